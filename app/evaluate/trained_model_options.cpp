@@ -14,16 +14,16 @@ constexpr std::string_view kEvalExamples =
     "\n"
     "Examples\n"
     "  lockstep eval runs/adam\n"
-    "      the best checkpoint of a run on the validation data of that run\n"
+    "      evaluate the best checkpoint of a run on its validation data\n"
     "  lockstep eval runs/adam --report --svg confusion.svg\n"
-    "      class by class\n"
+    "      add a table of the classes and a picture of their confusion\n"
     "  mpirun -np 4 lockstep eval runs/adam/checkpoints/step-0000004690.h5 --data shards/fashion/train\n";
 
 constexpr std::string_view kPredictUsage =
     "Usage: mpirun -np RANKS lockstep predict RUN --out FILE [options]\n"
     "\n"
-    "Writes what a checkpoint's network says of every sample, in the order of the data, into one HDF5 file. It has\n"
-    "the same bytes at any number of ranks. A job that was killed goes on where it was when it is started again.\n";
+    "Writes a checkpoint's prediction for every sample, in the order of the data, to one HDF5 file. The\n"
+    "file has the same bytes at any number of ranks. A killed job continues when it is started again.\n";
 constexpr std::string_view kPredictExamples =
     "\n"
     "Examples\n"
@@ -41,7 +41,8 @@ class TrainedModelRows {
     add_data_names(table, options.x, options.y);
     add_allow_fill(table, options.allow_fill);
     table.add("average", average_, std::move(average));
-    table.add(std::move(batch), options.batch, "SAMPLES", "samples at once; 0: as the run evaluated").at_least(0);
+    table.add(std::move(batch), options.batch, "SAMPLES", "samples evaluated at once; 0: as in the run's validation")
+        .at_least(0);
     add_input_option(table, normalize_);
     add_verify_option(table, options.verify);
     add_unknown_categories_option(table, options.unknown_categories);
@@ -71,16 +72,19 @@ class TrainedModelRows {
 EvalOptions parse_eval(const std::vector<std::string>& arguments) {
   EvalOptions options;
   OptionTable table("lockstep eval");
-  table.group("What");
-  TrainedModelRows model(table, options,
-                         "shard folder, HDF5 folder or file, or a folder with validation/ or test/ beside train/; "
-                         "default: the validation data of the run",
-                         "evaluate the averaged weights; default: what the run validated with", "evaluation-batch");
+  table.group("Model and data");
+  TrainedModelRows model(
+      table, options,
+      "data to evaluate on: a shard folder, HDF5 folder or file, or a folder with validation/ or test/ beside "
+      "train/; default: the run's validation data",
+      "use the averaged weights; default: the weights that the run validated with", "evaluation-batch");
+  table.group("Results");
   table.add("report", options.report,
-            "also tell how good it is class by class: precision, recall, F1, what is taken for what, and whether its "
-            "probabilities can be believed; of predicted numbers MAE, RMSE and R2");
-  table.add("json", options.json, "FILE", "also write the result there, in full precision: lines of JSON");
-  table.add("svg", options.svg, "FILE", "draw there which classes are confused, and the calibration").needs("report");
+            "also report quality by class: precision, recall, F1, confusions and calibration of the probabilities; for "
+            "predicted numbers MAE, RMSE and R2");
+  table.add("json", options.json, "FILE", "also write the result to FILE as lines of JSON, in full precision");
+  table.add("svg", options.svg, "FILE", "draw the confusion of the classes and the calibration in FILE")
+      .needs("report");
   add_execution_options(table, options.execution);
   read_options(table, arguments, kEvalUsage, kEvalExamples);
   table.check_relations();
@@ -91,14 +95,16 @@ EvalOptions parse_eval(const std::vector<std::string>& arguments) {
 PredictOptions parse_predict(const std::vector<std::string>& arguments) {
   PredictOptions options;
   OptionTable table("lockstep predict");
-  table.group("What");
-  TrainedModelRows model(table, options,
-                         "shard folder, HDF5 folder or file, with labels or without; default: the validation data of "
-                         "the run",
-                         "predict with the averaged weights; default: what the run validated with", "batch");
+  table.group("Model and data");
+  TrainedModelRows model(
+      table, options,
+      "samples to predict: a shard folder, HDF5 folder or file, with or without labels; default: the run's "
+      "validation data",
+      "use the averaged weights; default: the weights that the run validated with", "batch");
+  table.group("Results");
   table.add("out", options.out, "FILE", "HDF5 file for the predictions: scores, class, target, index");
-  table.add("csv", options.csv, "FILE", "also write them as text there, classes by their names");
-  table.add("force", options.force, "replace an --out and a --csv that are there already");
+  table.add("csv", options.csv, "FILE", "also write the predictions to FILE as text, with the names of the classes");
+  table.add("force", options.force, "replace --out and --csv if they exist");
   add_execution_options(table, options.execution);
   read_options(table, arguments, kPredictUsage, kPredictExamples);
   table.check_relations();
