@@ -10,7 +10,7 @@ namespace {
 constexpr std::string_view kGenerateUsage =
     "Usage: lockstep generate RUN [options]\n"
     "\n"
-    "Writes text with a language model (--model gpt or lstm) that `lockstep train` has trained.\n";
+    "Writes text with a language model (gpt, lstm) trained by `lockstep train`.\n";
 constexpr std::string_view kGenerateExamples =
     "\n"
     "Examples\n"
@@ -23,28 +23,28 @@ constexpr std::string_view kGenerateExamples =
 GenerateOptions parse_generate(const std::vector<std::string>& arguments) {
   GenerateOptions options;
   OptionTable table("lockstep generate");
-  table.group("What");
+  table.group("Model and text");
   CheckpointRows checkpoint(table);
-  table.add("prompt", options.prompt, "TEXT", "what the text begins with");
+  table.add("prompt", options.prompt, "TEXT", "text to begin with");
   table.add("tokens", options.tokens, "N", "tokens to write").at_least(1);
   table.add("samples", options.samples, "N", "texts to write, each with its own random numbers").at_least(1);
-  table.add("stop", options.stop, "TEXT", "a text ends before TEXT, which is not written; default: never");
-  table.add("average", options.average, "write with the averaged weights");
+  table.add("stop", options.stop, "TEXT", "end a text before TEXT, which is not written; default: never");
+  table.add("average", options.average, "use the averaged weights");
   table.add("tokenizer-files", options.tokenizer_files, "FOLDER",
-            "what the tokens mean, for a model whose tokens were made elsewhere: tokenizer.json, or vocab.json and "
-            "merges.txt");
+            "folder with tokenizer.json, or vocab.json and merges.txt, for a model whose tokens were made by another "
+            "program");
   table.group("Sampling");
   table
       .add("temperature", options.temperature, "T",
-           "below 1: likely tokens come more often; above 1: less often; 0: always the likeliest token")
+           "sampling temperature: below 1 prefers likely tokens, above 1 unlikely ones; 0: always the likeliest token")
       .at_least(0);
-  table.add("top-k", options.top_k, "K", "choose among the K likeliest tokens only; 0: among all").at_least(0);
+  table.add("top-k", options.top_k, "K", "choose only among the K likeliest tokens; 0: among all").at_least(0);
   table
       .add("top-p", options.top_p, "P",
-           "choose among the likeliest tokens that have the probability P together, at least one; 1: among all")
+           "choose only among the likeliest tokens whose total probability is P, at least one; 1: among all")
       .above(0)
       .at_most(1);
-  table.add("seed", options.seed, "N", "the same seed writes the same text");
+  table.add("seed", options.seed, "N", "random seed; the same seed writes the same text");
   add_execution_options(table, options.execution);
   read_options(table, arguments, kGenerateUsage, kGenerateExamples);
   table.check_relations();

@@ -326,7 +326,7 @@ TEST(Help, OfCheckHasOnlyWhatItLooksAt) {
   EXPECT_EQ(complaint(parse_check, {"shards", "--tensorboard", "--learning-rate", "0.5", "--seed", "3"}), "");
 }
 
-TEST(Help, ShowsNoLineBreaksOfDefaults) { EXPECT_THAT(help(parse_generate), HasSubstr("begins with [\\n]\n")); }
+TEST(Help, ShowsNoLineBreaksOfDefaults) { EXPECT_THAT(help(parse_generate), HasSubstr("begin with [\\n]\n")); }
 
 TEST(Help, NamesNoOptionThatTheCommandLacks) {
   EXPECT_THAT(help(parse_eval), testing::Not(HasSubstr("--model")));
