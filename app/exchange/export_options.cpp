@@ -8,13 +8,13 @@ namespace {
 constexpr std::string_view kExportUsage =
     "Usage: lockstep export RUN --format onnx|safetensors --out FILE [options]\n"
     "\n"
-    "Writes a checkpoint's network for other programs: onnx to compute with it, safetensors its weights.\n";
+    "Exports a checkpoint for other programs: onnx (network and weights) or safetensors (weights).\n";
 constexpr std::string_view kExportExamples =
     "\n"
     "Examples\n"
     "  lockstep export runs/adam --format onnx --out fashion.onnx\n"
-    "      the best checkpoint of a run, with the weights that `lockstep eval` would take\n"
-    "  lockstep export runs/gpt --checkpoint latest --weights raw --format safetensors --out gpt.safetensors\n";
+    "      export the best checkpoint of a run, with the weights that `lockstep eval` would use\n"
+    "  lockstep export runs/gpt --checkpoint latest --weights raw --out gpt.safetensors\n";
 
 /// The format for the file's extension; nullopt for other extensions.
 std::optional<ExportFormat> format_of_name(const std::filesystem::path& file) {
@@ -29,17 +29,18 @@ std::optional<ExportFormat> format_of_name(const std::filesystem::path& file) {
 ExportOptions parse_export(const std::vector<std::string>& arguments) {
   ExportOptions options;
   OptionTable table("lockstep export");
-  table.group("What");
+  table.group("Input and output");
   const CheckpointRows checkpoint(table);
   static const std::vector<Choice<std::optional<ExportFormat>>> formats{{"onnx", ExportFormat::onnx},
                                                                         {"safetensors", ExportFormat::safetensors}};
-  table.add_choice("format", options.format, "FORMAT", "of the file; default: by the end of its name", formats);
-  table.add("out", options.out, "FILE", "the file to write");
+  table.add_choice("format", options.format, "FORMAT", "file format; default: by the extension of --out", formats);
+  table.add("out", options.out, "FILE", "file to write");
   static const std::vector<Choice<std::optional<bool>>> weights{{"average", true}, {"raw", false}};
   table.add_choice("weights", options.average, "WHICH",
-                   "average: the averaged weights; raw: those of the last step; default: what the run validated with",
+                   "weights to write: average (the averaged weights) or raw (those of the last step); default: those "
+                   "that the run validated with",
                    weights);
-  table.add("force", options.force, "replace an --out that is there already");
+  table.add("force", options.force, "replace --out if it exists");
   read_options(table, arguments, kExportUsage, kExportExamples);
   table.check_relations();
   options.checkpoint = checkpoint.chosen();

@@ -8,8 +8,8 @@ namespace {
 constexpr std::string_view kImportUsage =
     "Usage: lockstep import FILE.safetensors --out CHECKPOINT [options]\n"
     "\n"
-    "Makes a checkpoint of weights that other programs have: GPT-2 as Hugging Face has it, or what\n"
-    "`lockstep export` wrote. `lockstep eval`, `predict`, `export` and `train --initialize-from` take it.\n";
+    "Converts weights to a checkpoint: GPT-2 in Hugging Face's format, or a file from `lockstep export`.\n"
+    "`lockstep eval`, `predict`, `export` and `train --initialize-from` read the checkpoint.\n";
 constexpr std::string_view kImportExamples =
     "\n"
     "Examples\n"
@@ -21,20 +21,20 @@ constexpr std::string_view kImportExamples =
 ImportOptions parse_import(const std::vector<std::string>& arguments) {
   ImportOptions options;
   OptionTable table("lockstep import");
-  table.group("What");
-  table.add("file", options.file, "FILE", "the file to read; --file itself may be left out").positional();
+  table.group("Input and output");
+  table.add("file", options.file, "FILE", "file to read; the name --file may be omitted").positional();
   static const std::vector<Choice<std::optional<ImportFormat>>> formats{
       {"auto", std::nullopt}, {"gpt2-safetensors", ImportFormat::gpt2}, {"safetensors", ImportFormat::safetensors}};
   table.add_choice("format", options.format, "FORMAT",
-                   "gpt2-safetensors: GPT-2 under Hugging Face's names; safetensors: as `lockstep export` writes it; "
-                   "auto: by the names of the tensors",
+                   "file format: gpt2-safetensors (GPT-2 with Hugging Face's tensor names) or safetensors (as "
+                   "`lockstep export` writes it); auto: by the names of the tensors",
                    formats);
-  table.add("out", options.out, "CHECKPOINT", "the checkpoint to write");
+  table.add("out", options.out, "CHECKPOINT", "checkpoint to write");
   table
       .add("heads", options.heads, "N",
-           "gpt2-safetensors: heads of an attention, which its tensors do not tell; 0: of 64 columns each")
+           "gpt2-safetensors: attention heads, which the tensors do not contain; 0: one for every 64 columns")
       .at_least(0);
-  table.add("force", options.force, "replace an --out that is there already");
+  table.add("force", options.force, "replace --out if it exists");
   read_options(table, arguments, kImportUsage, kImportExamples);
   table.check_relations();
   table.require("file", "name the file to read");
