@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view kPackUsage =
     "Usage: lockstep pack --x FILE [--y FILE] --out FOLDER [options]\n"
     "\n"
-    "Writes samples, or the tokens of a text, into a folder of HDF5 shards that `lockstep train` reads.\n"
-    "Runs alone, or on several ranks, each of which writes a part of the shards.\n";
+    "Writes samples, or the tokens of a text, to a folder of HDF5 shards for `lockstep train`.\n"
+    "Runs as one process, or on several ranks, each of which writes a part of the shards.\n";
 constexpr std::string_view kPackExamples =
     "\n"
     "Examples\n"
@@ -27,9 +27,9 @@ constexpr std::string_view kPackExamples =
     "  lockstep pack --x cifar-10-batches-bin --out shards/cifar10/train\n"
     "  lockstep pack --x cifar-10-batches-bin/test_batch.bin --out shards/cifar10/test\n"
     "  lockstep pack --x pictures --size 224 --shards 16 --validation 0.05 --out shards/pictures\n"
-    "      pictures holds a folder of JPEG and PNG files for each class\n"
+    "      pack images from pictures/, which has a folder of JPEG and PNG files for each class\n"
     "  mpirun -np 4 lockstep pack --x measured.h5 --shards 64 --out shards/measured\n"
-    "      each rank writes a part of the shards, with the bytes that one process would write\n"
+    "      pack with four ranks; the shards have the same bytes as with one process\n"
     "  lockstep pack --x input.txt --validation 0.1 --out shards/shakespeare\n"
     "  lockstep pack --x ptb.train.txt --tokenizer word --vocabulary 10000 --out shards/ptb/train\n"
     "  lockstep pack --x ptb.valid.txt --vocabulary-from shards/ptb/train --out shards/ptb/validation\n"
@@ -141,49 +141,51 @@ void add_table_options(OptionTable& table, PackOptions& options) {
   table.group("Tables (csv)");
   table
       .add("header", options.header,
-           "the first line names the columns, also where the names are numbers; default: it does, unless they are")
+           "the first line names the columns, even if the names are numbers; default: it does unless they are numbers")
       .only_with("format", {"csv"});
   table
-      .add_parsed("separator", options.separator, "CHARACTER", "between columns; .tsv files: tab", parse_separator,
-                  separator_text)
+      .add_parsed("separator", options.separator, "CHARACTER", "character between columns, or tab; .tsv files: tab",
+                  parse_separator, separator_text)
       .only_with("format", {"csv"});
   static const std::vector<Choice<char>> decimals{{".", '.'}, {",", ','}};
-  table.add_choice("decimal", options.decimal, "CHARACTER", "between a number's whole part and its fraction", decimals)
+  table.add_choice("decimal", options.decimal, "CHARACTER", "decimal mark of numbers", decimals)
       .only_with("format", {"csv"});
   table
       .add_parsed("thousands", options.thousands, "CHARACTER",
-                  "between groups of three digits: , . ' _ or blank; default: none", parse_thousands, thousands_text)
+                  "mark between groups of three digits: , . ' _ or blank; default: none", parse_thousands,
+                  thousands_text)
       .only_with("format", {"csv"});
   table
       .add("label-column", options.label_column, "COLUMN",
-           "the label: a name from the header or an index from 0 (from the end: -1 is the last); default: no label")
+           "column of the label: a name from the header, or an index from 0 (-1 is the last column); default: no label")
       .only_with("format", {"csv"});
   table
       .add("sample-weight", options.sample_weight, "COLUMN",
-           "a column of numbers of 0 or more, named in the same way, that is no input: `train --sample-weight weight` "
-           "multiplies the samples' losses by them")
+           "column of weights, numbers of 0 or more; named like --label-column and not an input. `train "
+           "--sample-weight weight` multiplies the samples' losses by them")
       .only_with("format", {"csv"})
       .needs("label-column");
   table
       .add("regression", options.regression,
-           "the label is a number to predict, not a class; csv, several: a,b,c. Also of npy, npz, idx and hdf5, where "
-           "whole "
-           "numbers are classes")
+           "labels are numbers to predict, not classes; csv: --label-column may name several: a,b,c. Also for npy, "
+           "npz, idx and hdf5, which take whole numbers as classes")
       .only_with("format", {"csv", "npy", "npz", "idx", "hdf5"});
-  table.add("ignore-columns", options.ignore_columns, "COLUMNS", "not used: names or indices, comma-separated")
+  table
+      .add("ignore-columns", options.ignore_columns, "COLUMNS",
+           "columns to leave out: names or indices, comma-separated")
       .only_with("format", {"csv"});
   table
       .add("categories", options.categories, "COLUMNS",
-           "hold categories, whatever their cells look like (codes, ranges, dates)")
+           "columns to read as categories, whatever their cells look like (codes, ranges, dates)")
       .only_with("format", {"csv"});
   table
       .add("id-column", options.id_column, "COLUMN",
-           "names the samples: no input; `predict --csv` writes these names beside the predictions")
+           "column that names the samples; it is not an input, and `predict --csv` writes it beside the predictions")
       .only_with("format", {"csv"});
   table
       .add("columns-from", options.columns_from, "PATH",
-           "packed data, a run or a checkpoint: columns are found by the names that it knows, in its order, with its "
-           "categories, its means for missing cells and its classes; labels are its labels, where there are any")
+           "packed data, a run or a checkpoint that defines the columns: matched by name, with its order, categories, "
+           "means for missing cells and classes; its label columns, if present, are the labels")
       .only_with("format", {"csv"})
       .contradicts("regression")
       .contradicts("ignore-columns")
@@ -195,30 +197,30 @@ void add_table_options(OptionTable& table, PackOptions& options) {
   static const std::vector<Choice<Text>> texts{{"one-hot", Text::one_hot}, {"error", Text::error}};
   table
       .add_choice("text-columns", options.text_columns, "HOW",
-                  "columns of texts: one-hot (an input of 0 or 1 for each different text) or an error", texts)
+                  "columns of text: one-hot (an input of 0 or 1 for each different text) or error", texts)
       .only_with("format", {"csv"});
   using Missing = io::CsvOptions::Missing;
   static const std::vector<Choice<Missing>> missing{
       {"error", Missing::error}, {"drop", Missing::drop}, {"mean", Missing::mean}};
   table
-      .add_choice(
-          "missing", options.missing, "HOW",
-          "cells that are empty, NA, NaN, null, none or ?, and in HDF5 files NaN, _FillValue and what lies outside "
-          "of the valid range: an error, drop (the line or sample), or mean (of the column or feature)",
-          missing)
+      .add_choice("missing", options.missing, "HOW",
+                  "missing values: cells that are empty, NA, NaN, null, none or ?; in HDF5 files NaN, _FillValue and "
+                  "numbers outside the valid range. error, drop (leave out the line or sample) or mean (fill in that "
+                  "of the column or feature)",
+                  missing)
       .only_with("format", {"csv", "hdf5"});
 }
 
 void add_hdf5_options(OptionTable& table, PackOptions& options) {
-  table.group("HDF5 files of others, and NumPy archives (hdf5, npz)");
+  table.group("HDF5 files from other programs and NumPy archives (hdf5, npz)");
   table
       .add("x-name", options.x_name, "NAME",
-           "dataset or array that holds the samples; default: x, or the one that fits; several inputs: NAME,NAME")
+           "dataset or array of the samples; default: x, or the one that fits; several inputs: NAME,NAME")
       .check(reject_empty)
       .only_with("format", {"hdf5", "npz"});
   table
       .add("y-name", options.y_name, "NAME",
-           "dataset or array that holds the labels; default: y, or the one that fits; several of numbers: NAME,NAME")
+           "dataset or array of the labels; default: y, or the one that fits; several targets of numbers: NAME,NAME")
       .check(reject_empty)
       .only_with("format", {"hdf5", "npz"});
   add_allow_fill(table, options.allow_fill);
@@ -231,27 +233,25 @@ void add_text_options(OptionTable& table, PackOptions& options) {
   table.group("Text (text, tokens)");
   table
       .add("tokenizer", options.tokenizer, "NAME",
-           "what a token is: a byte, a character (UTF-8), a word between blanks (the end of a line is the word "
-           "<eos>), or a part of a word as GPT-2 makes it (bpe, with --tokenizer-files); default: that of "
-           "--vocabulary-from, or char")
+           "unit of a token: byte; char (UTF-8); word (between blanks; the end of a line is the word <eos>); bpe (part "
+           "of a word, as in GPT-2; needs --tokenizer-files); default: that of --vocabulary-from, else char")
       .one_of({"byte", "char", "word", "bpe"})
       .only_with("format", {"text"});
   table
       .add("tokenizer-files", options.tokenizer_files, "FOLDER",
-           "of bpe: holds tokenizer.json, or vocab.json and merges.txt, of a tokenizer that works as GPT-2's does")
+           "bpe: folder with tokenizer.json, or vocab.json and merges.txt, of a tokenizer that works like GPT-2's")
       .only_with("tokenizer", {"bpe"})
       .contradicts("vocabulary-from");
   table
-      .add(
-          "vocabulary", options.vocabulary, "N",
-          "text: keep the N - 1 most frequent and <unk> for the others (default: keep all); tokens: how many there are "
-          "(GPT-2: 50257)")
+      .add("vocabulary", options.vocabulary, "N",
+           "text: keep the N - 1 most frequent tokens, and <unk> for all others (default: keep all); tokens: number of "
+           "different tokens (GPT-2: 50257)")
       .at_least(2)
       .at_most(2147483647)
       .only_with("format", {"text", "tokens"});
   table
       .add("vocabulary-from", options.vocabulary_from, "FOLDER",
-           "encode with the vocabulary of a text packed before, so that both can be used together")
+           "encode with the vocabulary of text packed before, so that both can be used together")
       .only_with("format", {"text"})
       .contradicts("vocabulary");
 }
@@ -261,15 +261,15 @@ void add_synthetic_options(OptionTable& table, PackOptions& options) {
   using Task = io::SyntheticOptions::Task;
   static const std::vector<Choice<Task>> tasks{{"classification", Task::classification},
                                                {"regression", Task::regression}};
-  table.add_choice("task", options.task, "NAME", "what to learn from it", tasks).only_with("format", {"synthetic"});
-  table.add("samples", options.samples, "N", "how many").at_least(1).only_with("format", {"synthetic"});
+  table.add_choice("task", options.task, "NAME", "task to learn", tasks).only_with("format", {"synthetic"});
+  table.add("samples", options.samples, "N", "number of samples").at_least(1).only_with("format", {"synthetic"});
   table
       .add("first", options.first, "N",
-           "index of the first sample: with the same seed, the next samples of the same problem")
+           "index of the first sample: with the same seed, later samples of the same problem")
       .at_least(0)
       .only_with("format", {"synthetic"});
   table.add("features", options.features, "N", "numbers per sample").at_least(1).only_with("format", {"synthetic"});
-  table.add("classes", options.classes, "N", "for classification")
+  table.add("classes", options.classes, "N", "classification: number of classes")
       .at_least(2)
       .only_with("format", {"synthetic"})
       .only_with("task", {"classification"});
@@ -328,47 +328,44 @@ std::vector<fs::path> PackOptions::inputs() const {
 PackOptions parse_pack(const std::vector<std::string>& arguments) {
   PackOptions options;
   OptionTable table("lockstep pack");
-  table.group("What");
-  table.add_choice("format", options.format, "NAME", "of the input; default: by the name of --x", formats());
-  table.add(
-      "x", options.x, "FILE",
-      "the samples: IDX (also .gz), NumPy .npy and .npz, a table (.csv, .tsv) with samples and labels, HDF5 (.h5; a "
-      "folder of "
-      "them with --format hdf5), CIFAR batches (.bin, "
-      "or their folder: the training ones), a folder of images by class, text (.txt, also .gz), or tokens (uint16 "
-      ".bin). Of CIFAR, text and tokens several files with commas between them");
+  table.group("Input");
+  table.add_choice("format", options.format, "NAME", "input format; default: by the name of --x", formats());
+  table.add("x", options.x, "FILE",
+            "samples: IDX (also .gz), NumPy .npy or .npz, a table with samples and labels (.csv, .tsv), HDF5 (.h5; a "
+            "folder of such files with --format hdf5), CIFAR batches (.bin, or their folder for the training batches), "
+            "a folder with a folder of images per class, text (.txt, also .gz), or tokens (uint16 .bin). CIFAR, text "
+            "and tokens: also several files, comma-separated");
   table.find("x")->positional();
-  table.add("y", options.y, "FILE", "the labels or targets, for idx and npy").only_with("format", {"idx", "npy"});
+  table.add("y", options.y, "FILE", "labels or targets, for idx and npy").only_with("format", {"idx", "npy"});
   table
       .add("mask", options.mask,
-           "each position of a sample has a class: the labels of npy, npz, idx and hdf5 are masks. Labels of two "
-           "extents or "
-           "more beside samples of two or more are, unless --regression is given")
+           "labels are masks: each position of a sample has a class (npy, npz, idx, hdf5). Default if labels and "
+           "samples both have two or more dimensions, unless --regression is given")
       .only_with("format", {"npy", "npz", "idx", "hdf5"})
       .contradicts("regression");
   add_ignore_label(table, options.ignore_label);
   table.find("ignore-label")->only_with("format", {"npy", "npz", "idx", "hdf5"});
-  table.group("Where");
-  table.add("out", options.out, "FOLDER", "the shard folder to make");
-  table.add("shards", options.shards, "N", "files to spread the samples over").at_least(1).at_most(100000);
+  table.group("Output");
+  table.add("out", options.out, "FOLDER", "shard folder to write");
+  table.add("shards", options.shards, "N", "number of files to spread the samples over").at_least(1).at_most(100000);
   table.add("force", options.force, "replace the folder if it exists");
   table
       .add("validation", options.validation, "PART",
-           "write FOLDER/train and FOLDER/validation: this many samples (below 1: this fraction), chosen at random, "
-           "are for validation; of a text or tokens the last ones")
+           "write FOLDER/train and FOLDER/validation, with this number of samples (below 1: this fraction) for "
+           "validation: chosen at random, for text and tokens the last ones; 0: do not split")
       .at_least(0)
       .check(check_validation);
-  table.add("seed", options.seed, "N", "of the random choice and of synthetic samples");
+  table.add("seed", options.seed, "N", "random seed of the choice for --validation and of synthetic samples");
   table.group("Folders of images (images)");
   table
       .add_parsed("size", options.size, "PIXELS",
-                  "N: scale the shorter side to N and cut out the centre, N x N; HxW: scale to this size; default: as "
-                  "they are; all must then have one size",
+                  "size of the images: N: scale the shorter side to N and cut out the central N x N; HxW: scale to "
+                  "this size; default: as they are, if all have one size",
                   parse_size, size_text)
       .only_with("format", {"images"});
   table
       .add("channels", options.channels, "N",
-           "1: grey, 3: colours; 0: 1 where all images are grey, as some show, else 3")
+           "1: grey, 3: colour; 0: 1 if all images that are looked at are grey, else 3")
       .at_least(0)
       .at_most(3)
       .check([](const std::string& text) { return text == "2" ? "is none of 0, 1 and 3" : ""; })

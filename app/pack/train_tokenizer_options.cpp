@@ -14,23 +14,25 @@ namespace {
 constexpr std::string_view kTokenizerUsage =
     "Usage: lockstep tokenizer train --vocabulary N --out FOLDER TEXT... [options]\n"
     "\n"
-    "Learns a byte pair vocabulary from texts and writes vocab.json and merges.txt, which\n"
-    "`lockstep pack --tokenizer bpe --tokenizer-files FOLDER` and other programs read. Runs as one process.\n";
+    "Learns a byte pair vocabulary from texts and writes it as vocab.json and merges.txt, for\n"
+    "`lockstep pack --tokenizer bpe --tokenizer-files FOLDER` and other programs. Runs as one process.\n";
 constexpr std::string_view kTokenizerExamples =
     "\n"
     "Examples\n"
     "  lockstep tokenizer train --vocabulary 4096 --out tokenizers/shakespeare input.txt\n"
-    "  lockstep pack --x input.txt --tokenizer bpe --tokenizer-files tokenizers/shakespeare --out shards/bpe\n";
+    "  lockstep pack --x input.txt --tokenizer bpe \\\n"
+    "      --tokenizer-files tokenizers/shakespeare --out shards/bpe\n";
 
 }  // namespace
 
 TokenizerOptions parse_tokenizer_train(const std::vector<std::string>& arguments) {
   TokenizerOptions options;
   OptionTable table("lockstep tokenizer train");
-  table.group("What");
+  table.group("Input and output");
   table
       .add_free(
-          "text", Option::Shape::value, "FILE", "a text, also .gz; several are given one after another",
+          "text", Option::Shape::value, "FILE",
+          "text to learn from, also .gz; give several one after another, without --text",
           [&options](const Option&, const std::string& text) {
             if (!text.empty()) options.texts.emplace_back(text);
             return std::string();
@@ -40,11 +42,10 @@ TokenizerOptions parse_tokenizer_train(const std::vector<std::string>& arguments
       .several();
   table
       .add("vocabulary", options.vocabulary, "N",
-           "tokens in all: 256 bytes, what merges make of them, and <|endoftext|>; fewer where the texts have no pair "
-           "twice")
+           "tokens in total: 256 bytes, merged pairs and <|endoftext|>; fewer if no pair occurs twice")
       .at_most(1 << 24);
-  table.add("out", options.out, "FOLDER", "where to write vocab.json and merges.txt");
-  table.add("force", options.force, "replace them where they exist");
+  table.add("out", options.out, "FOLDER", "folder for vocab.json and merges.txt");
+  table.add("force", options.force, "replace them if they exist");
   read_options(table, arguments, kTokenizerUsage, kTokenizerExamples);
   table.require("text", "name a text to learn from");
   if (options.vocabulary < 257) {
