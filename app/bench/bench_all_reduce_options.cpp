@@ -15,9 +15,9 @@ namespace {
 constexpr std::string_view kAllReduceUsage =
     "Usage: mpirun -np RANKS lockstep bench all-reduce [options]\n"
     "\n"
-    "Times all-reduces of growing size by every algorithm that the ranks have: ring, two-level\n"
-    "and shared memory between CPUs, MPI's own beside them, NCCL between GPUs. Checks every element.\n"
-    "Says which --transport and --all-reduce were fastest.\n";
+    "Times all-reduces of growing size with every algorithm that the ranks can use: ring, two-level,\n"
+    "shared memory and MPI's own between CPUs, NCCL between GPUs. Checks every element.\n"
+    "Reports the fastest --transport and --all-reduce.\n";
 constexpr std::string_view kAllReduceExamples =
     "\n"
     "Examples\n"
@@ -83,44 +83,43 @@ BenchAllReduceOptions parse_bench_all_reduce(const std::vector<std::string>& arg
   BenchAllReduceOptions options;
   ExecutionOptions& execution = options.execution;
   OptionTable table("lockstep bench all-reduce");
-  table.group("What is timed");
-  table.add("min", options.min, "ELEMENTS", "the smallest all-reduce").at_least(1);
-  table.add("max", options.max, "ELEMENTS", "the largest").at_least(1).at_most(1e12);
-  table.add("factor", options.factor, "N", "from one size to the next").at_least(2);
-  table.add_parsed(
-      "algorithms", options.algorithms, "NAMES",
-      "all-reduce algorithms, comma-separated: ring, two-level, shared-memory, mpi (MPI_Allreduce), iallreduce "
-      "(--transport mpi), nccl; doubling, halving and ring-only: the ring's schedules (--all-reduce) "
-      "beside each other; auto: all transports that are possible",
-      algorithms_of_text, to_text);
+  table.group("Measurement");
+  table.add("min", options.min, "ELEMENTS", "size of the smallest all-reduce").at_least(1);
+  table.add("max", options.max, "ELEMENTS", "size of the largest all-reduce").at_least(1).at_most(1e12);
+  table.add("factor", options.factor, "N", "ratio of each size to the one before").at_least(2);
+  table.add_parsed("algorithms", options.algorithms, "NAMES",
+                   "algorithms to time, comma-separated: ring, two-level, shared-memory, mpi (MPI_Allreduce), "
+                   "iallreduce (--transport mpi), nccl; doubling, halving and ring-only compare the ring's schedules "
+                   "(--all-reduce); auto: all transports that are possible",
+                   algorithms_of_text, to_text);
   table
       .add("warmup", options.repetitions.warmup, "N",
-           "all-reduces of each size before the clock starts, for one second at most")
+           "all-reduces of each size before the clock starts, for at most one second")
       .at_least(0);
   table
       .add("repeat", options.repetitions.repeat, "BATCHES",
-           "batches timed of each size and algorithm; 0: 3 to 100 of them, in about one second")
+           "batches to time for each size and algorithm; 0: 3 to 100, in about one second")
       .at_least(0)
       .at_most(10000);
   table
       .add("link-gbps", options.link_gbps, "GBIT/S",
-           "what a host's link carries in each direction: shows the bound that follows and how much of it is reached")
+           "bandwidth of a host's link in each direction: shows the resulting bound and the part of it that is reached")
       .above(0);
-  table.add("csv", options.csv, "FILE", "also write the rows there");
-  table.add("json", options.json, "FILE", "also write the rows there, one JSON object a line");
-  table.add("svg", options.svg, "FILE", "draw bus bandwidth over size there");
-  table.group("Where");
+  table.add("csv", options.csv, "FILE", "also write the rows to FILE");
+  table.add("json", options.json, "FILE", "also write the rows to FILE, one JSON object per line");
+  table.add("svg", options.svg, "FILE", "draw the bus bandwidth by size in FILE");
+  table.group("Execution");
   table.add_choice(
       "device", execution.device, "WHERE",
-      "cpu: between host memories; gpu: between GPUs, else an error; auto: both where every rank has a GPU");
+      "memory that holds the data: cpu (of hosts); gpu, else an error; auto: both if every rank has a GPU");
   table.add_choice("wire", execution.wire, "NAME",
-                   "how elements travel, but by MPI's: fp32, or bf16 (half the bytes, rounded)", kWires);
+                   "format of the elements in transit, except MPI's: fp32, or bf16 (half the bytes, rounded)", kWires);
   add_all_reduce_option(table, execution);
-  table.add("ring", execution.ring, "GPUs: NCCL's ring and no other algorithm").only_with("device", {"auto", "gpu"});
+  table.add("ring", execution.ring, "GPUs: let NCCL use only its ring algorithm").only_with("device", {"auto", "gpu"});
   add_nvls_option(table, execution);
-  table.add("graph", execution.graphs, "GPUs: record a batch of all-reduces once (CUDA graphs) and replay it")
+  table.add("graph", execution.graphs, "GPUs: record a batch of all-reduces once as a CUDA graph and replay it")
       .only_with("device", {"auto", "gpu"});
-  table.add("share-gpu", execution.share_gpu, "let several ranks use one GPU: slow, for tests")
+  table.add("share-gpu", execution.share_gpu, "let several ranks share a GPU: slow, for tests")
       .only_with("device", {"auto", "gpu"});
   add_deadline_options(table, execution);
 
