@@ -38,16 +38,16 @@ constexpr std::string_view kWithoutEffect[] = {"shuffle",
 constexpr std::string_view kCheckUsage =
     "Usage: mpirun -np RANKS lockstep check [PATH] [options of train]\n"
     "\n"
-    "Before a job: looks at hosts, program, cores, devices, network, clocks, data, memory and disk, in\n"
-    "seconds, and ends with OK or with the list of what to fix (exit code 1). Start it as the job will be\n"
-    "started, with the options of the job: only `train` becomes `check`. PATH is the data (--data). Below are\n"
-    "the options that check looks at; the others of train are read and change nothing here.\n";
+    "Checks hosts, program, cores, devices, network, clocks, data, memory and disk before a job, in\n"
+    "seconds. Prints OK, or a list of what to fix (exit code 1). Start it like the job, with the same\n"
+    "launcher and options: only `train` becomes `check`. PATH is the training data (--data). The options\n"
+    "below have an effect here; the other options of train are accepted and ignored.\n";
 
 constexpr std::string_view kCheckExamples =
     "\n"
     "Examples\n"
     "  mpirun -np 8 lockstep check\n"
-    "      hosts and network alone\n"
+    "      check only hosts and network\n"
     "  mpirun -np 8 lockstep check --data shards/fashion --model mlp --run runs/adam\n"
     "  mpirun -np 8 lockstep check --config runs/adam/config.ini --json check.jsonl\n";
 
@@ -61,10 +61,11 @@ CheckOptions parse_check(const std::vector<std::string>& arguments) {
   OptionTable table("lockstep check");
   table.group("Check");
   table
-      .add("seconds", options.seconds, "SECONDS", "about how long the network is measured, all pairs of hosts together")
+      .add("seconds", options.seconds, "SECONDS",
+           "approximate time to measure the network, all pairs of hosts together")
       .above(0)
       .at_most(3600);
-  table.add("json", options.json, "FILE", "also write what was found there, one JSON object a line");
+  table.add("json", options.json, "FILE", "also write the results to FILE, one JSON object per line");
   add_train_options(table, options.train);
   table.find("data")->positional();
   for (const std::string_view name : kWithoutEffect) table.find(name)->hide();
