@@ -8,9 +8,9 @@ namespace {
 constexpr std::string_view kReportUsage =
     "Usage: lockstep report RUN... --out FILE.html\n"
     "\n"
-    "Writes one page of one or several runs, ended or still training: what they have come to, loss, metric,\n"
-    "learning rate, gradient norm, throughput, where the time went, launches, plan and options. Several runs\n"
-    "are ranked, those with one metric on the same data together, and it shows the options in which they\n"
+    "Writes one HTML page about one or several runs, finished or still training: results, loss, metric,\n"
+    "learning rate, gradient norm, throughput, where the time went, launches, plan and options. Ranks\n"
+    "several runs, in groups with the same metric on the same data, and shows the options in which they\n"
     "differ. The page needs no network and no other file.\n";
 constexpr std::string_view kReportExamples =
     "\n"
@@ -18,24 +18,24 @@ constexpr std::string_view kReportExamples =
     "  lockstep report runs/adam --out adam.html\n"
     "  lockstep report runs/adam runs/sgd --out compared.html\n"
     "  lockstep report runs/sweep --out sweep.html\n"
-    "      all runs in that folder\n"
+    "      include all runs in that folder\n"
     "  lockstep report runs/adam runs/sgd --along time\n"
-    "      curves over the seconds that the steps took\n";
+    "      draw curves over training time in seconds\n";
 constexpr std::string_view kPlotUsage =
     "Usage: lockstep plot RUN... --svg FILE.svg\n"
     "\n"
-    "Draws the pictures of `lockstep report` into one SVG file, below each other.\n";
+    "Draws the charts of `lockstep report` in one SVG file, one below the other.\n";
 constexpr std::string_view kPlotExamples =
     "\n"
     "Examples\n"
     "  lockstep plot runs/adam runs/sgd --svg compared.svg\n";
 
 void add_runs(OptionTable& table, std::vector<std::filesystem::path>& runs) {
-  table.group("What");
+  table.group("Runs and output");
   table
       .add_free(
           "run", Option::Shape::value, "RUN",
-          "a run's folder, or a folder of runs; several are given one after another",
+          "run folder, or a folder of runs; give several one after another, without --run",
           [&runs](const Option&, const std::string& text) {
             if (!text.empty()) runs.emplace_back(text);
             return std::string();
@@ -46,12 +46,13 @@ void add_runs(OptionTable& table, std::vector<std::filesystem::path>& runs) {
 }
 
 void add_along(OptionTable& table, Progress& along) {
-  table.add_choice("along", along, "AXIS",
-                   "what curves are drawn along; auto: steps, or epochs where runs have different ones",
-                   {{"auto", Progress::automatic},
-                    {"step", Progress::steps},
-                    {"epoch", Progress::epochs},
-                    {"time", Progress::time}});
+  table.add_choice(
+      "along", along, "AXIS",
+      "horizontal axis of the curves; auto: step, or epoch if the runs' epochs differ in their number of steps",
+      {{"auto", Progress::automatic},
+       {"step", Progress::steps},
+       {"epoch", Progress::epochs},
+       {"time", Progress::time}});
 }
 
 }  // namespace
@@ -61,7 +62,7 @@ ReportRunsOptions parse_report(const std::vector<std::string>& arguments) {
   OptionTable table("lockstep report");
   add_runs(table, options.runs);
   add_along(table, options.along);
-  table.add("out", options.out, "FILE", "the HTML file to write");
+  table.add("out", options.out, "FILE", "HTML file to write");
   read_options(table, arguments, kReportUsage, kReportExamples);
   table.require("run", "name the folder of a run");
   return options;
@@ -72,7 +73,7 @@ PlotOptions parse_plot(const std::vector<std::string>& arguments) {
   OptionTable table("lockstep plot");
   add_runs(table, options.runs);
   add_along(table, options.along);
-  table.add("svg", options.svg, "FILE", "the SVG file to write");
+  table.add("svg", options.svg, "FILE", "SVG file to write");
   read_options(table, arguments, kPlotUsage, kPlotExamples);
   table.require("run", "name the folder of a run");
   return options;

@@ -18,18 +18,17 @@ namespace {
 constexpr std::string_view kSweepUsage =
     "Usage: lockstep sweep SETTINGS --run FOLDER [options of train]\n"
     "\n"
-    "Trains once with each line of the file SETTINGS: options of `lockstep train`, separated by blanks, after\n"
-    "those of the command line, which all have in common. Line N trains in FOLDER/N. It goes on where it was\n"
-    "interrupted, and ends with the ranking. Several that are started with the same FOLDER, also on several\n"
-    "machines that share it, divide the lines among them. Empty lines and those that begin with # do not count.\n";
+    "Trains once with each line of the file SETTINGS. A line has options of `lockstep train`, separated\n"
+    "by blanks. All options of train are also accepted on the command line, for all lines; those in a\n"
+    "line win. Line N trains in FOLDER/N; empty lines and lines that begin with # do not count. The sweep\n"
+    "ends with a ranking. The same command continues an interrupted sweep. Several sweeps with the same\n"
+    "FOLDER, also on several machines that share it, divide the lines among them.\n";
 constexpr std::string_view kSweepExamples =
-    "\n"
-    "Every other option is one of train's, and is for all lines; a line's own one wins.\n"
     "\n"
     "Examples\n"
     "  lockstep sweep settings.txt --data shards/fashion --epochs 10 --run runs/sweep\n"
     "  lockstep sweep settings.txt --data shards/fashion --epochs 16 --run runs/halved --halving\n"
-    "      of 8 lines 8 train for 2 epochs, the best 4 for 4, 2 for 8, and one for 16\n"
+    "      with 8 lines, train 8 for 2 epochs, the best 4 for 4, the best 2 for 8, and one for 16\n"
     "  lockstep sweep settings.txt --data shards/fashion --run runs/sweep --launch \"mpirun -np 4\"\n"
     "  lockstep report runs/sweep --out sweep.html\n";
 
@@ -62,23 +61,22 @@ SweepOptions parse_sweep(const std::vector<std::string>& arguments) {
   SweepOptions options;
   std::string launch;
   const auto add_own = [&](OptionTable& table) {
-    table.group("What");
+    table.group("Sweep");
     table
         .add("settings", options.settings, "FILE",
-             "a line of options for each training; --settings itself may be left out")
+             "file with one line of options per training; the name --settings may be omitted")
         .positional();
-    table.add(
-        "launch", launch, "COMMAND",
-        "what starts each training, before the program's name: \"mpirun -np 4\", \"srun\"; default: nothing, one rank");
+    table.add("launch", launch, "COMMAND",
+              "command to start each training with: \"mpirun -np 4\", \"srun\"; default: none, for one rank");
     table.add("halving", options.halving,
-              "successive halving: all lines train for a part of the steps, the better half goes on for twice as many, "
-              "until one has made them all");
+              "successive halving: train all lines for a part of the steps, continue the better half for twice as "
+              "many, and so on until one line has made all steps");
   };
   OptionTable own("lockstep sweep"), all("lockstep sweep");
   TrainOptions train;
   train.network.source = find_network(arguments).source;
   add_own(own);
-  own.add("run", train.run.folder, "FOLDER", "a folder for the runs: line N trains in FOLDER/N");
+  own.add("run", train.run.folder, "FOLDER", "folder for the runs: line N trains in FOLDER/N");
   add_own(all);
   add_train_options(all, train);
   const CommandLine line = read_command_line(all, arguments, true);
