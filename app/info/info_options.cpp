@@ -10,9 +10,9 @@ namespace {
 constexpr std::string_view kInfoUsage =
     "Usage: lockstep info PATH [options]\n"
     "\n"
-    "Says what a shard folder, an HDF5 data file, a checkpoint or a run folder holds, and verifies its\n"
-    "checksums. Exit code 1 when something is damaged. Of a network in a file, FILE.yaml, it shows the\n"
-    "operations, for samples of --features or --image; the options of the network are options here, too.\n";
+    "Describes a shard folder, an HDF5 data file, a checkpoint or a run folder, and verifies checksums.\n"
+    "Exit code 1 means damage. For a network (FILE.yaml), shows the operations for samples of --features\n"
+    "or --image, and accepts the options of the network.\n";
 
 }  // namespace
 
@@ -27,21 +27,21 @@ InfoOptions parse_info(const std::vector<std::string>& arguments) {
     options.network.name = argument;
   }
   OptionTable table("lockstep info");
-  table.group("What");
+  table.group("Input");
   table
       .add("path", options.path, "PATH",
-           "shard folder, HDF5 file, checkpoint, run folder or network (FILE.yaml); --path itself may be left out")
+           "shard folder, HDF5 file, checkpoint, run folder or network (FILE.yaml); the name --path may be omitted")
       .positional();
-  table.add("x", options.x, "NAME", "HDF5 dataset that holds the samples, for files made by others")
+  table.add("x", options.x, "NAME", "HDF5 dataset of the samples, for files from other programs").check(reject_empty);
+  table.add("y", options.y, "NAME", "HDF5 dataset of the labels or targets, for files from other programs")
       .check(reject_empty);
-  table.add("y", options.y, "NAME", "HDF5 dataset that holds the labels or targets").check(reject_empty);
   add_allow_fill(table, options.allow_fill);
-  table.add("verify", options.verify, "recompute checksums");
-  table.group("Networks");
+  table.add("verify", options.verify, "recompute the checksums");
+  table.group("Networks (FILE.yaml)");
   table.add("features", options.features, "N", "numbers per sample").at_least(1);
-  table.add("outputs", options.outputs, "N", "classes, words of a vocabulary, or numbers to predict").at_least(1);
-  add_image_option(table, options.image, "samples are images; instead of --features");
-  table.add("svg", options.svg, "FILE", "draw the network's operations there");
+  table.add("outputs", options.outputs, "N", "classes, words of the vocabulary, or numbers to predict").at_least(1);
+  add_image_option(table, options.image, "shape of samples that are images; instead of --features");
+  table.add("svg", options.svg, "FILE", "draw the network's operations in FILE");
   if (options.network.source != nullptr) {
     add_options_of_file(table, options.network);
     require_fitting_names(table, *options.network.source);
