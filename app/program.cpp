@@ -75,18 +75,18 @@ std::string program_help(const std::vector<Command>& commands) {
   for (const Command& command : commands) width = std::max(width, command.name.size());
   std::string text = fmt::format(
       "lockstep {} trains neural networks on many processes as if they were one.\n"
-      "Start it with mpirun for many ranks, without for one: the numbers are the same.\n\n",
+      "Start it with mpirun for many ranks, or without for one rank: the numbers are the same.\n\n",
       program_version());
   for (const Command& command : commands) {
     text += fmt::format("  lockstep {:<{}}  {}\n", command.name, width, command.summary);
   }
   return text +
          "\n"
-         "  lockstep COMMAND --help   every option of a command, with examples\n"
-         "  lockstep --version        the version, what it was built by and runs with, processor and GPUs\n"
+         "  lockstep COMMAND --help   show all options of a command, with examples\n"
+         "  lockstep --version        show version, compiler, libraries, processor and GPUs\n"
          "\n"
-         "Exit codes: 0 done, 1 failed, 2 wrong usage, 75 stopped on request with a checkpoint (run again with\n"
-         "--resume to go on).\n";
+         "Exit codes: 0 done, 1 failed, 2 wrong usage, 75 stopped early with a checkpoint\n"
+         "(--resume continues).\n";
 }
 
 bool is_version(const std::string& word) { return word == "--version" || word == "-V" || word == "version"; }

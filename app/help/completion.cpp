@@ -149,7 +149,7 @@ std::string zsh_script(std::span<const CommandHelp> commands) {
       }
     }
     if (command.page.takes_config) text += "      '--config=[options from an INI file]:FILE:_files'\n";
-    text += "      '--help[print this]'\n      '*:file:_files') ;;\n";
+    text += "      '--help[print this help]'\n      '*:file:_files') ;;\n";
   }
   return text +
          "    *) return 1 ;;\n  esac\n"
@@ -193,7 +193,7 @@ complete -c lockstep -n '__lockstep_command ""' -f
       if (row.shape == OptionShape::yes_or_no) text += fmt::format("{} -l no-{} -d 'not: {}'\n", begin, row.name, help);
     }
     if (command.page.takes_config) text += fmt::format("{} -l config -r -d 'options from an INI file'\n", begin);
-    text += fmt::format("{} -l help -d 'print this'\n", begin);
+    text += fmt::format("{} -l help -d 'print this help'\n", begin);
   }
   return text;
 }

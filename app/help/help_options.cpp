@@ -8,7 +8,7 @@ namespace {
 constexpr std::string_view kHelpUsage =
     "Usage: lockstep help [COMMAND] [options]\n"
     "\n"
-    "Explains a command, or the program: as text, as a manual page, or as the completion of a shell.\n";
+    "Explains the program or a command as text or as a manual page, or prints a shell completion script.\n";
 constexpr std::string_view kHelpExamples =
     "\n"
     "Examples\n"
@@ -16,17 +16,17 @@ constexpr std::string_view kHelpExamples =
     "  lockstep help bench step --man | man -l -\n"
     "  source <(lockstep help --completion bash)\n"
     "  lockstep help --write ~/.local/share\n"
-    "      man/man1/lockstep-train.1 and so on, and the completions where the shells look for them\n";
+    "      write man/man1/lockstep-train.1 and so on, and completions where the shells look for them\n";
 
 }  // namespace
 
 HelpOptions parse_help(const std::vector<std::string>& arguments) {
   HelpOptions options;
   OptionTable table("lockstep help");
-  table.group("What");
+  table.group("Command and format");
   table
       .add_free(
-          "command", Option::Shape::value, "COMMAND", "the command to explain; --command itself may be left out",
+          "command", Option::Shape::value, "COMMAND", "command to explain; the name --command may be omitted",
           [&options](const Option&, const std::string& word) {
             if (!word.empty()) options.command += (options.command.empty() ? "" : " ") + word;
             return std::string();
@@ -37,10 +37,12 @@ HelpOptions parse_help(const std::vector<std::string>& arguments) {
   table.add("man", options.manual, "print the manual page (roff)");
   static const std::vector<Choice<std::optional<Shell>>> shells{
       {"none", std::nullopt}, {"bash", Shell::bash}, {"zsh", Shell::zsh}, {"fish", Shell::fish}};
-  table.add_choice("completion", options.shell, "SHELL", "print the script that completes commands and options", shells)
+  table.add_choice("completion", options.shell, "SHELL", "print the completion script for a shell", shells)
       .contradicts("man")
       .contradicts("command");
-  table.add("write", options.write, "FOLDER", "write all manual pages and completions there, as below /usr/share")
+  table
+      .add("write", options.write, "FOLDER",
+           "write all manual pages and completions to FOLDER, laid out like /usr/share")
       .contradicts("man")
       .contradicts("command")
       .contradicts("completion");

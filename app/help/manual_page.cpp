@@ -124,7 +124,7 @@ std::string manual_page(const CommandHelp& command, std::string_view version) {
   for (const GeneralOption& option : general_options(page)) text += item(option.spelled, "", option.help);
   if (has_networks) {
     text += ".SH NETWORKS\n" +
-            escaped(fmt::format("Each network brings defaults of its own: `{} --model NAME --help` shows them.",
+            escaped(fmt::format("Each network has defaults of its own: `{} --model NAME --help` shows them.",
                                 page.command)) +
             "\n";
     for (const HelpPage& network : command.networks) {
@@ -152,7 +152,7 @@ std::string program_manual(std::span<const CommandHelp> commands, std::string_vi
       ".SH DESCRIPTION\n"
       "Training is data\\-parallel and synchronous: each rank computes its part of every batch, the gradients are\n"
       "summed over MPI, and all ranks make the same step. Start the program with mpirun or srun for many ranks,\n"
-      "without for one: the numbers are the same.\n"
+      "or without for one rank: the numbers are the same.\n"
       ".SH COMMANDS\n";
   for (const CommandHelp& command : commands) text += item(command.name, "", command.summary);
   text += kExitStatus;
