@@ -56,8 +56,7 @@ killed_once() {
   fi
 }
 
-run -n 3 "${options[@]}" --steps $steps --run runs/whole
-expect_status 0
+succeeds -n 3 "${options[@]}" --steps $steps --run runs/whole
 done_kills=0 round=0 unfinished=0 stuck_launchers=0
 while [ $done_kills -lt "$kills" ]; do
   for way in "1" "3" "3 --shard-optimizer"; do
@@ -69,8 +68,7 @@ while [ $done_kills -lt "$kills" ]; do
       killed_once "$folder" --checkpoint-writers "$writers" $shared
       [ -z "$ended" ] || break
     done
-    run -n 3 "${options[@]}" --steps $steps --run "$folder" --resume --checkpoint-writers "$writers" $shared
-    expect_status 0
+    succeeds -n 3 "${options[@]}" --steps $steps --run "$folder" --resume --checkpoint-writers "$writers" $shared
     expect_same_tensors "$(newest_checkpoint runs/whole)" "$(newest_checkpoint "$folder")" 18
     metric runs/whole train loss >whole
     metric "$folder" train loss | expect_same whole -
