@@ -14,6 +14,10 @@ namespace {
 /// A column with more different texts holds names or sentences, not categories.
 constexpr std::size_t kMaxCategories = 1000;
 
+bool is_padded(std::string_view number) {
+  return number.size() > 1 && number[0] == '0' && number.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 }  // namespace
 
 void CsvColumn::follow(const TableColumn& known, UnknownCategories unknown) {
@@ -37,6 +41,7 @@ void CsvColumn::add(std::string_view cell, std::int64_t line) {
   const std::optional<double> number = csv_number(cell, *style_);
   if (!number) return add_text(cell, line);
   const double value = *number;
+  if (!padded_ && is_padded(cell)) padded_ = cell;
   if (numbers_ == 0) first_ = least_ = greatest_ = value;
   consecutive_ = consecutive_ && value == first_ + static_cast<double>(numbers_);
   least_ = std::min(least_, value);

@@ -44,6 +44,8 @@ class CsvColumn {
   bool holds_nothing() const noexcept { return numbers_ == 0 && texts_ == 0; }
   /// True for ten numbers or more, each one more than the previous one.
   bool counts_lines() const noexcept;
+  /// The first number with zeros in front, as postcodes and other codes have them.
+  const std::optional<std::string>& padded_number() const noexcept { return padded_; }
   double mean() const noexcept {
     return known_ ? known_->fill : numbers_ > 0 ? sum_ / static_cast<double>(numbers_) : 0;
   }
@@ -79,6 +81,7 @@ class CsvColumn {
   double centre_ = 0, squares_ = 0;  ///< mean so far, sum of squared deviations from it (Welford 1962)
   double rounding_ = 0;              ///< largest change of a number by rounding to float32
   bool consecutive_ = true;
+  std::optional<std::string> padded_;
   std::optional<Seen> first_text_, first_missing_, first_odd_, first_unknown_;
   std::vector<std::string> categories_;
   std::unordered_map<std::string, std::size_t> place_;

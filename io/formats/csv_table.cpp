@@ -110,6 +110,10 @@ void CsvTable::begin_columns(std::size_t count) {
     choose_columns();
   }
   if (!names_.empty()) require_names();
+  if (options_.encoding) return;
+  for (const std::size_t label : labels_) {
+    for (const std::size_t input : inputs_) twins_.emplace_back(input, label);
+  }
 }
 
 void CsvTable::choose_columns() {
@@ -259,6 +263,9 @@ void CsvTable::scan(CsvRecords& records) {
       }
     }
     for (const std::size_t column : labels_) add_label(records, column);
+    std::erase_if(twins_, [&](const auto& twin) {
+      return csv_trimmed(records.cell(twin.first)) != csv_trimmed(records.cell(twin.second));
+    });
     if (weight_) check_weight(records);
     if (id_) id_bytes_ = std::max(id_bytes_, readable(csv_trimmed(records.cell(*id_))).size());
   }
@@ -292,7 +299,19 @@ void CsvTable::remark(std::int64_t dropped) {
           fmt::format("{} counts the lines: --id-column \"{}\" makes it the name of each sample instead "
                       "of an input",
                       one.text(), one.name()));
+    } else if (one.padded_number() && !options_.encoding) {
+      remarks_.push_back(
+          fmt::format("{} holds {}, taken as a number: --categories \"{}\" takes such cells as categories, "
+                      "--ignore-columns leaves the column out",
+                      one.text(), *one.padded_number(), one.name()));
     }
+  }
+  constexpr std::int64_t kFew = 10;
+  for (const auto& [input, label] : twins_) {
+    if (count_ < kFew) break;
+    remarks_.push_back(
+        fmt::format("{} holds the very cells of {}, which is to be learnt: --ignore-columns \"{}\" leaves it out",
+                    columns_[input].text(), columns_[label].text(), columns_[input].name()));
   }
   if (label_is_class_ && !labels_.empty()) {
     if (std::string text = classes_.remark(columns_[labels_[0]].text()); !text.empty()) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "io/formats/csv_classes.hpp"
@@ -70,6 +71,7 @@ class CsvTable {
   std::optional<std::size_t> id_, weight_;
   std::size_t id_bytes_ = 1;
   CsvClasses classes_;
+  std::vector<std::pair<std::size_t, std::size_t>> twins_;  ///< inputs and labels that have had the same cells so far
   std::vector<std::string> remarks_;
   std::int64_t count_ = 0;
   bool has_gaps_ = false;

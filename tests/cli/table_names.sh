@@ -294,6 +294,25 @@ printf 'a, b,y\n1, "2.5",0\n3, "4.5",1\n' >blanks.csv
 succeeds pack --x blanks.csv --label-column y --out blanks
 expect_out "x float32 \[2\]"; expect_no_out "different texts"
 
+check "codes with zeros in front, and an input that is the label, are told"
+python3 - <<'END'
+def write(name, of):
+    open(name, "w").write("zip,hour,tenth,copy,y\n" + "".join(",".join(map(str, of(i))) + "\n" for i in range(20)))
+write("codes.csv", lambda i: ["00501" if i % 3 else 12345, i % 7, f"0.{i % 5}", 1 + i % 2, i % 2])
+write("copied.csv", lambda i: [i * i, i % 7, f"0.{i % 5}", i % 2, i % 2])
+write("almost.csv", lambda i: [i * i, i % 7, f"0.{i % 5}", i % 2 if i < 19 else 2, i % 2])
+END
+run pack --x codes.csv --label-column y --out codes
+expect_status 0; expect_out 'column 0 .zip. holds 00501, taken as a number: --categories "zip" takes such cells as categories'
+expect_no_out 'tenth|hour|very cells'
+run pack --x codes.csv --label-column y --categories zip --out categories
+expect_status 0; expect_out 'column 0 .zip. holds 2 different texts'; expect_no_out 'taken as a number'
+run pack --x copied.csv --label-column y --out copied
+expect_status 0
+expect_out 'column 3 .copy. holds the very cells of column 4 .y., which is to be learnt: --ignore-columns "copy" leaves it out'
+run pack --x almost.csv --label-column y --out almost
+expect_status 0; expect_no_out 'very cells|taken as a number'
+
 check "info says what pack would make of a table"
 succeeds info holes.csv
 expect_out "holes.csv: a table of 240 lines and 4 columns, separated by commas, with a header"
