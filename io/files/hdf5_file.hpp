@@ -93,8 +93,8 @@ class Hdf5File {
   std::string unwritten(std::string_view dataset, const std::function<void()>& alive) const;
   /// Describes a link whose target is missing; "" for any other name.
   std::string dangling(std::string_view object) const;
-  /// All strings of a dataset, of fixed or variable length; of an enumeration, the name of each element's member. Throws
-  /// FileError for other elements, for one that is no member, and for more than the file holds.
+  /// All strings of a dataset, of fixed or variable length; of an enumeration, the name of each element's member.
+  /// Throws FileError for other elements, for one that is no member, and for more than the file holds.
   std::vector<std::string> read_texts(std::string_view dataset) const;
 
   /// Whole dataset, or rows [first, first + rows) of it, as `type` (the library converts).
