@@ -37,8 +37,8 @@ exported() {
   local name=$1 data=$2
   shift 2
   must_run train --data "$data" --validation "$data" --steps 8 --batch 12 --progress off --no-tensorboard --run "runs/$name" "$@"
-  run export "runs/$name" --out "$name.onnx"
-  expect_status 0; expect_silence; expect_out "tensors, written to $name.onnx"
+  succeeds export "runs/$name" --out "$name.onnx"
+  expect_silence; expect_out "tensors, written to $name.onnx"
 }
 
 cat >samples.py <<'END'
@@ -145,8 +145,7 @@ vit images.h5 --model vit.yaml --patch 3 --width 8 --heads 2 --warmup-steps 0
 END
 check "windows over a series: the graph answers as lockstep predict"
 exported windows rows.h5 --x rows --model "$tree/app/examples/series/series.yaml" --width 6 --window 5 --horizon 2 --normalize per-feature
-run predict runs/windows --data rows.h5 --out windows.h5
-expect_status 0
+succeeds predict runs/windows --data rows.h5 --out windows.h5
 "$runtime" - <<'END' 2>python.log || failed "$(tail -n 1 python.log)"
 import h5py, numpy, onnxruntime
 session = onnxruntime.InferenceSession("windows.onnx")

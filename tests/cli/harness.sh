@@ -226,7 +226,7 @@ expect_no_file() { [ ! -e "$1" ] || failed "$1 exists"; }
 # themselves at most.
 expect_near() {
   paste "$1" "$2" | awk -v limit="$3" -v lines="${4:-1}" '
-    { d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || !(d <= limit * $2)) { print; bad = 1 } }
+    { d = $2 - $4; if (d < 0) d = -d; if ($1 != $3 || $2 $4 ~ /[nN]/ || !(d <= limit * $2)) { print; bad = 1 } }  # n: nan, inf
     END { exit bad || NR < lines }' >differences || failed "$1 and $2 differ: $(head -n 3 differences)"
 }
 expect_same() { cmp -s "$1" "$2" || failed "$1 and $2 differ: $(diff "$1" "$2" | head -n 4)"; }

@@ -21,6 +21,18 @@ ends 0 "$2" "$1" <<<'check "fine"; run --version; expect_status 0; expect_out "^
 ends 1 "$2" "$1" <<<'check "a failure in the middle"; run --version; expect_status 3
 check "fine"; run --version; expect_status 0'
 ends 1 "$2" "$1" <<<'check "a failure at the end"; run --version; expect_out "never said"'
+ends 0 "$2" "$1" <<<'check "verdicts"; succeeds --version; fails 2 "nowhere" --nowhere'
+ends 1 "$2" "$1" <<<'check "what does not succeed"; succeeds --nowhere'
+ends 1 "$2" "$1" <<<'check "what does not fail"; fails 2 "nowhere" --version'
+ends 1 "$2" "$1" <<<'check "another exit"; fails 1 "nowhere" --nowhere'
+ends 1 "$2" "$1" <<<'check "another message"; fails 2 "never said" --nowhere'
+near='expect_near <(printf "1 2\n2 4\n")'
+ends 0 "$2" "$1" <<<"check near; $near <(printf '1 2\n2 4.003\n') 0.001 2"
+ends 1 "$2" "$1" <<<"check 'another value'; $near <(printf '1 2\n2 4.005\n') 0.001"
+ends 1 "$2" "$1" <<<"check 'another step'; $near <(printf '1 2\n3 4\n') 0.001"
+ends 1 "$2" "$1" <<<"check 'no value'; $near <(printf '1 2\n2 nan\n') 0.001"
+ends 1 "$2" "$1" <<<"check 'one is shorter'; $near <(printf '1 2\n') 0.001"
+ends 1 "$2" "$1" <<<"check 'both are short'; $near <(printf '1 2\n2 4\n') 0.001 3"
 ends 1 "$2" "$1" <<<'true'
 ends 77 "$2" "$1" <<<'skip_all "no reason"'
 ends 5 "$2" "$1" <<<'check "a script that gives up"; exit 5'

@@ -55,11 +55,9 @@ for style in plain german; do
   marks=$([ $style = german ] && echo '--separator ; --decimal ,')
   expect "$peer" tables.py $style
   # shellcheck disable=SC2086  # words
-  run pack --x first.csv --label-column label --missing mean $marks --out first
-  expect_status 0
+  succeeds pack --x first.csv --label-column label --missing mean $marks --out first
   # shellcheck disable=SC2086  # words
-  run pack --x second.csv --columns-from first --missing mean $marks --out second
-  expect_status 0
+  succeeds pack --x second.csv --columns-from first --missing mean $marks --out second
   "$peer" compare.py $style 2>verdict || failed "$(tail -n 1 verdict)"
 done
 
@@ -69,14 +67,11 @@ import pandas as pd
 table = pd.read_csv("second.csv", sep=";", decimal=",").dropna()
 table.to_csv("whole.csv", index=False)
 table[["size [cm]", "word", "label", "flag", "count", "tiny"]].to_csv("shuffled.csv", index=False)'
-run pack --x whole.csv --columns-from first --out whole
-expect_status 0
-run pack --x shuffled.csv --label-column label --out shuffled
-expect_status 0
+succeeds pack --x whole.csv --columns-from first --out whole
+succeeds pack --x shuffled.csv --label-column label --out shuffled
 must_run train --data first --model mlp --hidden 8 --steps 20 --batch 20 --progress off --run runs/first
 for data in whole shuffled; do
-  run predict runs/first --data $data --out $data.h5
-  expect_status 0
+  succeeds predict runs/first --data $data --out $data.h5
 done
 python3 -c '
 import h5py
