@@ -37,6 +37,7 @@ model::SampleShape synthetic_shape(const StepWork& work) {
 Workload synthetic_workload(const StepWork& work, int world) {
   constexpr std::int64_t kEndless = std::int64_t{1} << 40;
   Workload workload;
+  workload.options = work.train;
   try {
     workload.network = model::make_network(work.train.network, synthetic_shape(work));
   } catch (const std::invalid_argument& error) {
@@ -46,7 +47,6 @@ Workload synthetic_workload(const StepWork& work, int world) {
   workload.model.label_smoothing = static_cast<float>(work.train.loss.label_smoothing);
   workload.model.loss = work.regression ? model::LossKind::mean_squared_error : model::LossKind::softmax_cross_entropy;
   workload.optimizer = work.train.optimizer;
-  workload.seed = work.train.work.seed;
   workload.work = work_plan(work.train, kEndless, world);
   workload.model.max_batch = workload.work.largest_part;
   if (workload.network->sample_shape().tokens) workload.model.sample_type = model::ElementType::int32;
@@ -126,11 +126,11 @@ TimedSteps::TimedSteps(comm::MpiSession& session, comm::Communicator& communicat
                        const StepWork& work, io::IoDeadline& deadline)
     : communicator_(communicator),
       work_(work),
-      plan_(complete_plan(communicator_, work_.train, prepare_steps(communicator_, work_, deadline), place)) {
+      plan_(complete_plan(communicator_, prepare_steps(communicator_, work_, deadline), place)) {
   const Workload& workload = plan_.workload;
   engine_ = std::make_unique<Engine>(session, communicator_, plan_);
   model::Backend& backend = engine_->backend();
-  engine_->training().parameters.initialize(workload.seed);
+  engine_->training().parameters.initialize(workload.options.work.seed);
   NextMicroBatch next;
   if (work_.input == InputFrom::data) {
     io::PrefetcherOptions input = reading(workload, communicator_.rank(), communicator_.size());

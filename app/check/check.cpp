@@ -171,7 +171,7 @@ void Check::open_data() {
   try {
     inspect_job_data(communicator_, train_);
     const comm::LongOperation opening(communicator_, "opening the data");
-    plan_ = complete_plan(communicator_, train_, prepare_workload(train_, communicator_.size(), &deadline_), place_);
+    plan_ = complete_plan(communicator_, prepare_workload(train_, communicator_.size(), &deadline_), place_);
     const Workload& workload = plan_->workload;
     const io::Dataset* const datasets[] = {workload.training.get(), workload.validation.get()};
     add_files(own_.data, datasets);

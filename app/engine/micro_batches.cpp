@@ -37,7 +37,7 @@ BatchFeed make_feed(const Plan& plan, model::Backend& backend, io::Prefetcher& p
   // A rank contributes to a sum on servers, or makes a gradient of its own.
   const BatchFeed::Options options{.x_type = workload.training->x_type(),
                                    .y_type = workload.training->y_type(),
-                                   .seed = workload.seed,
+                                   .seed = workload.options.work.seed,
                                    .stateful = is_recurrent(*workload.network),
                                    .most = workload.work.largest_part,
                                    .memory = backend.host_memory(),

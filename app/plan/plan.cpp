@@ -29,8 +29,8 @@ namespace lockstep::app {
 namespace {
 
 /// The options with what was decided in the place of what is automatic: the configuration that gives the same workload.
-TrainOptions decided_settings(const TrainOptions& options, const Workload& workload,
-                              const comm::Communicator& communicator) {
+TrainOptions decided_settings(const Workload& workload, const comm::Communicator& communicator) {
+  const TrainOptions& options = workload.options;
   TrainOptions settings = options;
   if (options.execution.all_reduce.measured)
     settings.execution.all_reduce = {.limits = communicator.all_reduce_limits()};
@@ -40,7 +40,6 @@ TrainOptions decided_settings(const TrainOptions& options, const Workload& workl
     settings.schedule.warmup_steps = std::min(options.schedule.warmup_steps, workload.work.total_steps / 10);
   }
   if (workload.training == nullptr) return settings;  // samples of a benchmark, which are in no file
-  settings.network = workload.network_options;
   settings.data.path = workload.paths.training;
   settings.data.validation = workload.paths.validation;
   if (workload.training->info().tokens && !is_packed_data(workload.paths.training)) {
@@ -78,7 +77,7 @@ io::NetworkIdentity identity_of(const model::NetworkKind& kind, const model::Net
 }
 
 io::TrainingRecord record_of(const TrainOptions& settings, const Workload& workload, int ranks) {
-  io::TrainingRecord record{.seed = workload.seed,
+  io::TrainingRecord record{.seed = settings.work.seed,
                             .world_size = settings.work.reproducible ? 0 : ranks,
                             .network = identity_of(model::network_kind(settings.network), *workload.network),
                             .optimizer = std::string(model::name_of(workload.optimizer.kind)),
@@ -186,9 +185,9 @@ model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& commun
   return memory;
 }
 
-Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& given, Workload workload,
-                   const Place& place, std::shared_ptr<const Agreement> agreement, const Standing& from) {
-  const TrainOptions options = workload.options.value_or(given);
+Plan complete_plan(const comm::Communicator& communicator, Workload workload, const Place& place,
+                   std::shared_ptr<const Agreement> agreement, const Standing& from) {
+  const TrainOptions& options = workload.options;
   const ExecutionOptions& execution = options.execution;
   if (communicator.transport() == comm::Transport::mpi && !place.gpu && execution.wire != comm::WireFormat::fp32) {
     throw UsageError(fmt::format("--transport mpi sums in full: take one of --transport mpi and --wire {}",
@@ -214,7 +213,8 @@ Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& g
     go_on_at(workload.work, options, from.step, from.cursor);
     clock = clock_from(from, options, workload);
   }
-  TrainOptions settings = decided_settings(options, workload, communicator);
+  std::filesystem::path replay = options.agree.replay;
+  TrainOptions settings = decided_settings(workload, communicator);
   model::LearningRateSchedule schedule = learning_rate_schedule(settings, workload.work, clock);
   const comm::BucketRule rule = bucket_rule(execution.bucket_size, place, communicator);
   std::vector<comm::Slice> buckets = rule.cut(workload.network->parameters().slice_ends());
@@ -232,7 +232,7 @@ Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& g
                                                                          : 1,
             .tree = {},
             .agreement = std::move(agreement),
-            .replay = options.agree.replay,
+            .replay = std::move(replay),
             .memory = {},
             .record = std::move(record)};
   if (const std::int64_t parts = plan.workload.work.virtual_ranks; parts > 0) {
@@ -279,11 +279,10 @@ Workload open_workload(comm::Communicator& communicator, const TrainOptions& opt
                           {"validation data", workload.validation ? workload.validation->fingerprint() : ""}});
   workload.training = with_contents(communicator, std::move(workload.training));
   if (workload.validation) workload.validation = with_contents(communicator, std::move(workload.validation));
-  standardize(communicator, workload.options->data, known_scales(options, options.start, resumed, initial, workload),
-              workload);
-  workload.weights = gather_loss_weights(communicator, options.loss, *workload.training);
+  standardize(communicator, known_scales(resumed, initial, workload), workload);
+  workload.weights = gather_loss_weights(communicator, workload.options.loss, *workload.training);
   workload.model.weighted = !workload.weights.empty() || may_lack_classes(workload.training->info(), workload.model);
-  apply_sampling(communicator, options.data.sampling, workload);
+  apply_sampling(communicator, workload);
   return workload;
 }
 
@@ -327,7 +326,7 @@ Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, co
         score_of(communicator, workload.constant, *workload.validation, workload.model.loss, *workload.task);
   }
   const Place place = choose_place(communicator, begun);
-  return complete_plan(communicator, begun, std::move(workload), place, std::move(agreement), from);
+  return complete_plan(communicator, std::move(workload), place, std::move(agreement), from);
 }
 
 }  // namespace lockstep::app

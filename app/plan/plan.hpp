@@ -51,8 +51,8 @@ struct Plan {
 Plan make_plan(comm::Communicator& communicator, const TrainOptions& options, const Origin& origin);
 /// The rest of the planning once workload and place are known; no communication. `agreement`: nullptr for that of the
 /// options. Throws UsageError.
-Plan complete_plan(const comm::Communicator& communicator, const TrainOptions& options, Workload workload,
-                   const Place& place, std::shared_ptr<const Agreement> agreement = nullptr, const Standing& from = {});
+Plan complete_plan(const comm::Communicator& communicator, Workload workload, const Place& place,
+                   std::shared_ptr<const Agreement> agreement = nullptr, const Standing& from = {});
 /// Moves the plan of a run to another starting point: to a newer checkpoint, or after a roll-back. The amount of work
 /// and the schedule follow. Throws UsageError.
 void begin_at(Plan& plan, const Origin& origin);

@@ -31,7 +31,7 @@ void require_drawable(const Workload& workload) {
   }
   if (is_recurrent(*workload.network)) {
     throw UsageError(fmt::format("--{} does not go with --model {}: its sequences go on from step to step", kOption,
-                                 workload.network_options.name));
+                                 workload.options.network.name));
   }
   constexpr std::int64_t kMinOfAClass = 2;  // draws in an epoch
   if (info.classes > info.samples / kMinOfAClass) {
@@ -65,13 +65,13 @@ void require_samples_of_each(const std::vector<std::int32_t>& labels, const io::
 
 }  // namespace
 
-void apply_sampling(comm::Communicator& communicator, ClassSampling sampling, Workload& workload) {
-  if (sampling == ClassSampling::uniform) return;
+void apply_sampling(comm::Communicator& communicator, Workload& workload) {
+  if (workload.options.data.sampling == ClassSampling::uniform) return;
   all_succeed_or_usage(communicator, [&] { require_drawable(workload); });
   std::vector<std::int32_t> labels = read_labels(communicator, *workload.training);
   require_samples_of_each(labels, workload.training->info());
-  workload.training =
-      std::make_unique<io::BalancedDataset>(std::move(workload.training), std::move(labels), workload.seed);
+  workload.training = std::make_unique<io::BalancedDataset>(std::move(workload.training), std::move(labels),
+                                                            workload.options.work.seed);
 }
 
 }  // namespace lockstep::app

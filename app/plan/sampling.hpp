@@ -11,6 +11,6 @@ namespace lockstep::app {
 /// Collective. Makes the workload's training data those that --sampling draws: each sample once, as they are, or
 /// balanced, which reads the labels of all samples. Throws UsageError if the two do not go together, and
 /// comm::ConsensusError, alike on all ranks.
-void apply_sampling(comm::Communicator& communicator, ClassSampling sampling, Workload& workload);
+void apply_sampling(comm::Communicator& communicator, Workload& workload);
 
 }  // namespace lockstep::app

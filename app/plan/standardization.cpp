@@ -43,7 +43,8 @@ struct Wish {
   bool any() const { return x || x_if_asked || y || y_if_asked; }
 };
 
-Wish wish_of(const DataOptions& data, const Workload& workload) {
+Wish wish_of(const Workload& workload) {
+  const DataOptions& data = workload.options.data;
   const io::DatasetInfo& info = workload.training->info();
   const bool few = features_of(info) <= kMaxFeatures;
   const bool targets = model::is_of_numbers(workload.model.loss);
@@ -210,7 +211,7 @@ void compare_with(comm::Communicator& communicator, const io::DataDescription& t
 
 /// Collective. One scale serves both: validation samples of bytes and training samples of floats, or the other way
 /// round, need the same range.
-void compare_validation(comm::Communicator& communicator, const DataOptions& options, Workload& workload) {
+void compare_validation(comm::Communicator& communicator, Workload& workload) {
   if (!workload.validation) return;
   const io::DatasetInfo &training = workload.training->info(), &validation = workload.validation->info();
   const bool bytes = training.x.type == io::FileType::uint8;
@@ -227,7 +228,7 @@ void compare_validation(comm::Communicator& communicator, const DataOptions& opt
   communicator.broadcast(std::as_writable_bytes(std::span(ranges)), 0);
   communicator.wait();
   all_succeed_or_usage(communicator, [&] {
-    io::DataDescription description = describe_data(training, options);
+    io::DataDescription description = describe_data(training, workload.options.data);
     description.has_range = true;
     description.value_min = ranges[0].least;
     description.value_max = ranges[0].greatest;
@@ -277,8 +278,9 @@ void require_same_sizes(const KnownScales& known, const Workload& workload) {
 
 }  // namespace
 
-KnownScales known_scales(const GivenOptions& given, const StartOptions& start, const io::TrainingRecord* record,
-                         const io::TrainingRecord* weights, const Workload& workload) {
+KnownScales known_scales(const io::TrainingRecord* record, const io::TrainingRecord* weights,
+                         const Workload& workload) {
+  const GivenOptions& given = workload.options;
   const io::TrainingRecord* const source = record != nullptr ? record : weights;
   KnownScales known{.decided = record != nullptr};
   if (source == nullptr || source->data_description.empty()) return known;
@@ -290,7 +292,7 @@ KnownScales known_scales(const GivenOptions& given, const StartOptions& start, c
     return known;
   }
   const io::DatasetInfo& info = workload.training->info();
-  const bool new_outputs = outputs_are_new(*workload.network, start.reinitialize) ||
+  const bool new_outputs = outputs_are_new(*workload.network, workload.options.start.reinitialize) ||
                            std::ssize(known.targets.mean) != (known.targets.empty() ? 0 : info.y.elements());
   known.new_targets = new_outputs && !given.is_given("normalize-targets");
   if (given.is_given("normalize") || std::ssize(known.features.mean) != features_of(info)) known.features = {};
@@ -299,12 +301,12 @@ KnownScales known_scales(const GivenOptions& given, const StartOptions& start, c
   return known;
 }
 
-void standardize(comm::Communicator& communicator, const DataOptions& options, const KnownScales& known,
-                 Workload& workload) {
+void standardize(comm::Communicator& communicator, const KnownScales& known, Workload& workload) {
   const io::DatasetInfo& info = workload.training->info();
   if (info.tokens) return;
-  require_numbers_to_scale(options.normalize.kind, workload);
-  Wish wish = wish_of(options, workload);
+  const Normalization& normalize = workload.options.data.normalize;
+  require_numbers_to_scale(normalize.kind, workload);
+  Wish wish = wish_of(workload);
   if (info.inputs.empty() && !workload.network->token_ranges().empty()) wish.x = wish.x_if_asked = false;
   const io::FileType x_type = workload.training->x_type();
   if (wish.x && features_of(info) > kMaxFeatures) {
@@ -314,7 +316,7 @@ void standardize(comm::Communicator& communicator, const DataOptions& options, c
                     with_commas(kMaxFeatures), with_commas(features_of(info))));
   }
   if (known.trained_on) compare_with(communicator, *known.trained_on, workload);
-  compare_validation(communicator, options, workload);
+  compare_validation(communicator, workload);
   if (known.decided) wish.x_if_asked = wish.y_if_asked = false;  // a resumed run keeps its beginning's decision
   if (known.new_targets) {
     wish.y_if_asked = workload.model.loss == model::LossKind::mean_squared_error && info.y.elements() <= kMaxFeatures;
@@ -337,8 +339,8 @@ void standardize(comm::Communicator& communicator, const DataOptions& options, c
       workload.targets = scale_of_targets(found.y, *workload.task, workload.training->y_type());
     }
   }
-  if (x_type == io::FileType::float64 && workload.features.empty()) scale_in_double(options.normalize, workload);
-  warn_of_large_inputs(communicator, options.normalize.kind, workload);
+  if (x_type == io::FileType::float64 && workload.features.empty()) scale_in_double(normalize, workload);
+  warn_of_large_inputs(communicator, normalize.kind, workload);
   const bool narrowed = workload.training->y_type() == io::FileType::float64;
   if (workload.features.empty() && workload.targets.empty() && !narrowed) return;
   workload.training = standardized(std::move(workload.training), workload);

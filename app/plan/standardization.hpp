@@ -20,14 +20,12 @@ struct KnownScales {
   std::optional<io::DataDescription> trained_on = {};  ///< training data of weights whose inputs keep their meaning
 };
 /// Scales of a run that is resumed (`record`), or begins with given weights (`weights`); either may be nullptr.
-KnownScales known_scales(const GivenOptions& given, const StartOptions& start, const io::TrainingRecord* record,
-                         const io::TrainingRecord* weights, const Workload& workload);
+KnownScales known_scales(const io::TrainingRecord* record, const io::TrainingRecord* weights, const Workload& workload);
 
 /// Collective. Gathers the statistics that the options request, decides automatic values, and puts the scales into the
 /// workload's data, model and task. Scales of a checkpoint are kept. Also warns of numbers that are too large for plain
 /// gradient descent, and of numbers unlike those that the weights were trained on. Throws UsageError,
 /// comm::ConsensusError.
-void standardize(comm::Communicator& communicator, const DataOptions& options, const KnownScales& known,
-                 Workload& workload);
+void standardize(comm::Communicator& communicator, const KnownScales& known, Workload& workload);
 
 }  // namespace lockstep::app

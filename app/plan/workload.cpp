@@ -32,13 +32,11 @@ std::vector<std::string> names_of(std::span<const io::FieldRange> fields, const 
 }
 
 /// Small data get a smaller network unless the user decides otherwise. Weights of another run need that run's network.
-model::NetworkOptions network_for(const TrainOptions& options, std::int64_t samples) {
-  model::NetworkOptions network = options.network;
-  if (samples >= model::kSmallData || !options.start.from.empty()) return network;
-  for (const auto& [name, value] : model::network_kind(network).small_data) {
-    if (!options.was_set(name)) network.values.insert_or_assign(name, value);
+void shrink_network(TrainOptions& options) {
+  if (!options.start.from.empty()) return;
+  for (const auto& [name, value] : model::network_kind(options.network).small_data) {
+    if (!options.was_set(name)) options.network.values.insert_or_assign(name, value);
   }
-  return network;
 }
 
 /// Limits the scores of all validation samples, on all ranks together.
@@ -160,7 +158,8 @@ void match_validation(Workload& workload, const std::optional<io::TableSchema>& 
 Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* deadline, const SharedData& shared,
                           const KnownData* known) {
   Workload workload;
-  TrainOptions& options = workload.options.emplace(given);
+  TrainOptions& options = workload.options;
+  options = given;
   workload.paths = resolve_data_paths(options.data);
   const DataPaths& paths = workload.paths;
   const bool same_labels = known != nullptr && known->fit == KnownData::Fit::required;
@@ -259,13 +258,11 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   if (!info.tokens) workload.model.input_transform = input_transform(options.data.normalize, info);
   workload.model.label_smoothing = static_cast<float>(options.loss.label_smoothing);
   workload.optimizer = options.optimizer;
-  workload.seed = options.work.seed;
-  workload.shuffle = options.data.shuffle;
   const model::SampleShape shape = sample_shape(info, workload.model.augmentation);
   const model::NetworkKind& kind = model::network_kind(options.network);
   try {
-    workload.network_options = network_for(options, info.samples);
-    workload.network = model::make_network(workload.network_options, shape);
+    if (info.samples < model::kSmallData) shrink_network(options);
+    workload.network = model::make_network(options.network, shape);
   } catch (const std::invalid_argument& e) {
     throw UsageError(e.what());
   }
@@ -298,7 +295,7 @@ model::ElementType widest_sample_type(const Workload& workload) {
 io::PrefetcherOptions reading(const Workload& workload, int rank, int world) {
   const bool virtually = workload.work.virtual_ranks > 0;
   const RankShare share = share_of(workload.work, rank, world);
-  return {.order = {.seed = workload.seed, .shuffle = workload.shuffle, .shard_counts = {}},
+  return {.order = {.seed = workload.options.work.seed, .shuffle = workload.options.data.shuffle, .shard_counts = {}},
           .stateful = is_recurrent(*workload.network),
           .global_batch = workload.work.global_batch,
           .accumulate = virtually ? 1 : workload.work.accumulate,

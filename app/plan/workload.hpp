@@ -36,16 +36,15 @@ struct KnownData {
 };
 
 struct Workload {
-  /// The options without those of the network's defaults that do not suit the data; nullopt: a benchmark without data.
-  std::optional<TrainOptions> options = {};
+  /// The options that suit the data: without the defaults of the network that do not, with its size for small data.
+  TrainOptions options;
   DataPaths paths;
-  std::unique_ptr<io::Dataset> training;
+  std::unique_ptr<io::Dataset> training;    ///< null for a benchmark whose samples are in no file
   std::unique_ptr<io::Dataset> validation;  ///< may be null; uses the training data's class numbers
   std::vector<std::string> notes = {};      ///< mappings of columns and classes, a sentence each
   std::vector<std::string> warnings = {};   ///< likely mistakes in the data, a sentence each
   LossWeights weights;                      ///< weights of the training samples' losses
   io::FeatureScale features, targets;       ///< scales of the standardised data; empty: not standardised
-  model::NetworkOptions network_options;
   std::unique_ptr<model::Network> network;
   model::ModelOptions model;
   model::OptimizerOptions optimizer;
@@ -53,8 +52,6 @@ struct Workload {
   std::optional<Task> task;
   ConstantPredictor constant;                ///< predictor for the training data; empty: not computed
   std::optional<Score> constant_score = {};  ///< its score on the validation data, if there are any
-  std::uint64_t seed = 1;
-  bool shuffle = true;
 };
 
 /// Opens and validates the data and builds the network; no communication. Throws UsageError, io::FileError. `deadline`:

@@ -298,7 +298,7 @@ void restore_state(comm::Communicator& communicator, const Plan& plan, Engine& e
                    bool new_optimizer) {
   model::ParameterState& parameters = engine.training().parameters;
   if (!origin.checkpoint) {
-    parameters.initialize(plan.workload.seed);
+    parameters.initialize(plan.settings.work.seed);
     const StartOptions& options = plan.settings.start;
     if (options.from.empty()) return;
     if (!origin.weight_file) origin.open_weights(communicator, options);  // return to the beginning

@@ -27,12 +27,13 @@ std::string said(const std::vector<std::string>& arguments) {
                                        ? model::SampleShape{.features = 8, .outputs = 11, .image = {}, .tokens = true}
                                        : model::SampleShape{.features = 16, .outputs = 3, .image = image};
   Workload workload;
+  workload.options = options;
   workload.network = model::make_network(options.network, shape);
   workload.optimizer = options.optimizer;
   workload.work.global_batch = 256;
   workload.work.total_steps = 1000;
   const comm::SerialCommunicator alone;
-  return format_training(complete_plan(alone, options, std::move(workload), Place{}));
+  return format_training(complete_plan(alone, std::move(workload), Place{}));
 }
 
 TEST(TrainingText, SaysHowAPlainRunTrains) {
