@@ -120,9 +120,9 @@ namespace {
 
 /// Epochs count samples, and so does the schedule of a run whose length is given in epochs: a step with twice the
 /// samples advances it twice as far. With a length given in steps, the schedule counts steps.
-model::ScheduleClock clock_from(const Standing& from, const TrainOptions& options, const Workload& workload) {
+model::ScheduleClock clock_from(const Standing& from, const Workload& workload) {
   const double per_step = [&] {
-    if (options.work.steps > 0) return 1.0;
+    if (workload.work.given_steps > 0) return 1.0;
     if (from.global_batch <= 0 || from.global_batch == workload.work.global_batch) return from.clock.per_step;
     const std::int64_t before =
         steps_per_epoch(workload.training->info().samples, from.global_batch, is_recurrent(*workload.network));
@@ -145,8 +145,8 @@ Standing standing_at(const Origin& origin) {
 
 void begin_at(Plan& plan, const Origin& origin) {
   const Standing from = standing_at(origin);
-  go_on_at(plan.workload.work, plan.settings, from.step, from.cursor);
-  plan.clock = clock_from(from, plan.settings, plan.workload);
+  go_on_at(plan.workload.work, from.step, from.cursor);
+  plan.clock = clock_from(from, plan.workload);
   plan.schedule = learning_rate_schedule(plan.settings, plan.workload.work, plan.clock);
 }
 
@@ -210,8 +210,8 @@ Plan complete_plan(const comm::Communicator& communicator, Workload workload, co
   const std::int64_t writers = options.run.checkpoint_writers;
   model::ScheduleClock clock;
   if (from.step > 0) {
-    go_on_at(workload.work, options, from.step, from.cursor);
-    clock = clock_from(from, options, workload);
+    go_on_at(workload.work, from.step, from.cursor);
+    clock = clock_from(from, workload);
   }
   std::filesystem::path replay = options.agree.replay;
   TrainOptions settings = decided_settings(workload, communicator);

@@ -114,27 +114,31 @@ WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
   }
   work.steps_per_epoch = steps_per_epoch(samples, work.global_batch, stateful);
   work.epochs = options.work.epochs > 0 ? options.work.epochs : usual_epochs(options, work.steps_per_epoch);
+  work.given_steps = options.work.steps;
   const double steps = std::ceil(work.epochs * static_cast<double>(work.steps_per_epoch));
-  if (options.work.steps <= 0 && steps > kMaxSteps) {
+  if (work.given_steps <= 0 && steps > kMaxSteps) {
     throw UsageError(fmt::format("--epochs {:g} are {:g} steps: more than can be counted", work.epochs, steps));
   }
-  go_on_at(work, options, 0, {});
-  return work;
-}
-
-void go_on_at(WorkPlan& work, const TrainOptions& options, std::int64_t step, DataCursor cursor) {
-  const std::int64_t left_of_epoch = divide_up(work.epoch_samples - cursor.position, work.global_batch);
-  work.epoch_shift = (cursor.epoch + 1) * work.steps_per_epoch - left_of_epoch - step;
-  const double steps = std::ceil(work.epochs * static_cast<double>(work.steps_per_epoch));
-  work.total_steps =
-      options.work.steps > 0 ? options.work.steps : std::max<std::int64_t>(1, std::llround(steps) - work.epoch_shift);
   const auto interval = [&](std::int64_t every) {
-    return every == 0 ? Interval{.steps = work.steps_per_epoch, .shift = work.epoch_shift}
+    return every == 0 ? Interval{.steps = work.steps_per_epoch, .ends_epochs = true}
                       : Interval{.steps = std::max<std::int64_t>(0, every)};
   };
   work.evaluate_every = interval(options.validation.every);
   const CheckpointEvery& checkpoint = options.run.checkpoint_every;
   work.checkpoint_every = checkpoint.seconds > 0 ? Interval{} : interval(checkpoint.steps);
+  go_on_at(work, 0, {});
+  return work;
+}
+
+void go_on_at(WorkPlan& work, std::int64_t step, DataCursor cursor) {
+  const std::int64_t left_of_epoch = divide_up(work.epoch_samples - cursor.position, work.global_batch);
+  work.epoch_shift = (cursor.epoch + 1) * work.steps_per_epoch - left_of_epoch - step;
+  const double steps = std::ceil(work.epochs * static_cast<double>(work.steps_per_epoch));
+  work.total_steps =
+      work.given_steps > 0 ? work.given_steps : std::max<std::int64_t>(1, std::llround(steps) - work.epoch_shift);
+  for (Interval* const every : {&work.evaluate_every, &work.checkpoint_every}) {
+    if (every->ends_epochs) every->shift = work.epoch_shift;
+  }
 }
 
 DataCursor cursor_after(const WorkPlan& work, DataCursor from, std::int64_t steps) {

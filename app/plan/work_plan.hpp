@@ -16,6 +16,7 @@ constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) noexcept { retu
 struct Interval {
   std::int64_t steps = 0;  ///< 0: never
   std::int64_t shift = 0;
+  bool ends_epochs = false;  ///< the event is the end of each epoch
   /// True if the event occurs after a step beyond the first `before` and within the first `after`.
   bool lies_between(std::int64_t before, std::int64_t after) const noexcept {
     return steps > 0 && (after + shift) / steps > (before + shift) / steps;
@@ -35,7 +36,8 @@ struct WorkPlan {
   std::int64_t most_sequences = 1;  ///< largest number of sequences of one rank, in all its micro-steps
   std::int64_t epoch_samples = 1;   ///< positions of an epoch
   std::int64_t steps_per_epoch = 1;
-  double epochs = 1;  ///< length of the job; has no meaning if it is given in steps
+  double epochs = 1;             ///< length of the job; has no meaning if it is given in steps
+  std::int64_t given_steps = 0;  ///< > 0: length of the job in steps
   std::int64_t total_steps = 1;
   /// Differs from 0 if earlier steps had another global batch: after step n, (n + epoch_shift) / steps_per_epoch epochs
   /// are done.
@@ -72,6 +74,6 @@ WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
                    const model::NetworkKind* recurrent = nullptr);
 /// Adjusts the work of a run that continues at `cursor` after `step` steps, whatever their global batch: it ends after
 /// its epochs.
-void go_on_at(WorkPlan& work, const TrainOptions& options, std::int64_t step, DataCursor cursor);
+void go_on_at(WorkPlan& work, std::int64_t step, DataCursor cursor);
 
 }  // namespace lockstep::app

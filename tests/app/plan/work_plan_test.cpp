@@ -78,24 +78,24 @@ TEST(WorkPlanTest, EpochsCountTheSamplesOfEveryGlobalBatch) {
   TrainOptions options = options_with(10, 1);
   options.work.epochs = 8;
   WorkPlan work = work_plan(options, 100, 2);  // 5 steps per epoch
-  go_on_at(work, options, 20, {.epoch = 4, .position = 0});
+  go_on_at(work, 20, {.epoch = 4, .position = 0});
   EXPECT_EQ(work.total_steps, 40) << "none of another";
   EXPECT_EQ(work.epoch_shift, 0);
-  go_on_at(work, options, 40, {.epoch = 4, .position = 0});  // each with half as many samples
+  go_on_at(work, 40, {.epoch = 4, .position = 0});  // each with half as many samples
   EXPECT_EQ(work.total_steps, 60);
   EXPECT_EQ(work.epochs_after(40), 4);
   EXPECT_EQ(work.epochs_after(60), 8);
   EXPECT_TRUE(work.evaluate_every.lies_between(44, 45));
   EXPECT_FALSE(work.evaluate_every.lies_between(45, 49));
   EXPECT_EQ(work.evaluate_every.next(40), 45);
-  go_on_at(work, options, 43, {.epoch = 4, .position = 30});  // 20 + 20 + 20 + 10 samples are left of the epoch
+  go_on_at(work, 43, {.epoch = 4, .position = 30});  // 20 + 20 + 20 + 10 samples are left of the epoch
   EXPECT_EQ(work.total_steps, 43 + 4 + 15);
   EXPECT_EQ(work.evaluate_every.next(43), 47);
-  options.work.epochs = work.epochs = 4.5;
-  go_on_at(work, options, 43, {.epoch = 4, .position = 30});
+  work.epochs = 4.5;
+  go_on_at(work, 43, {.epoch = 4, .position = 30});
   EXPECT_EQ(work.total_steps, 45);
-  options.work.steps = 50;
-  go_on_at(work, options, 43, {.epoch = 4, .position = 30});
+  work.given_steps = 50;
+  go_on_at(work, 43, {.epoch = 4, .position = 30});
   EXPECT_EQ(work.total_steps, 50) << "steps are steps";
 }
 
