@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "app/options/option_table.hpp"
 #include "app/options/train_options.hpp"
@@ -31,6 +32,14 @@ using StoredConfiguration = std::function<StoredRun(const std::filesystem::path&
 TrainOptions train_options_from_ini(const std::string& ini, const std::string& network = {});
 /// The options that a checkpoint was trained with. Throws UsageError.
 TrainOptions train_options_of(const io::TrainingRecord& record);
+
+/// Text for --config that repeats the run from any folder, for config.ini and every checkpoint: absolute paths, no
+/// options of a single launch.
+std::string stored_configuration(const TrainOptions& settings);
+/// Options of `settings` that differ in `before`, a configuration stored earlier: "name = value" with the present
+/// values. Paths differ if they name different files, in whatever spelling. Throws UsageError on text that is no
+/// configuration.
+std::vector<std::string> changed_options(const StoredRun& before, const TrainOptions& settings);
 
 /// The options of a run that resumes a checkpoint with this configuration: options that the user of this launch has not
 /// given come from the checkpoint, including automatic decisions. parse_train() has done so already if it found the

@@ -16,7 +16,6 @@
 #include "app/options/stored_options.hpp"
 #include "app/options/usage_error.hpp"
 #include "app/plan/common_result.hpp"
-#include "app/plan/configuration.hpp"
 #include "app/plan/sampling.hpp"
 #include "app/plan/standardization.hpp"
 #include "app/report/figures.hpp"

@@ -21,7 +21,6 @@
 #include "app/options/choices.hpp"
 #include "app/options/stored_options.hpp"
 #include "app/plan/common_result.hpp"
-#include "app/plan/configuration.hpp"
 #include "app/plan/network_losses.hpp"
 #include "app/report/figures.hpp"
 #include "comm/consensus.hpp"

@@ -1,5 +1,3 @@
-#include "app/plan/configuration.hpp"
-
 #include <filesystem>
 
 #include <gmock/gmock.h>
