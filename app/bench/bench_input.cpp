@@ -248,14 +248,14 @@ std::string input_verdict(const InputRow& raw, const InputRow& training, const I
 }
 
 int run_bench_input(comm::MpiSession& session, const BenchInputOptions& options) {
-  const TrainOptions& train = options.train;
-  const auto communicator = communicator_of(session, train.execution);
-  io::IoDeadline io_deadline = watch_files(session, *communicator, train.execution.io_deadline);
+  const ExecutionOptions& execution = options.train.execution;
+  const auto communicator = communicator_of(session, execution);
+  io::IoDeadline io_deadline = watch_files(session, *communicator, execution.io_deadline);
   Console console(communicator->rank() == 0);
   const Console::Watch watched(console, io_deadline);
   ResultFile csv(*communicator, options.csv, &io_deadline);
   RecordFile json(*communicator, options.json, &io_deadline);
-  const Workload workload = open_workload(*communicator, train, &io_deadline);
+  const Workload workload = open_workload(*communicator, options.train, &io_deadline);
   comm::require_equal(*communicator, std::vector<comm::FingerprintItem>{{"data", workload.training->fingerprint()}});
   communicator->note_activity("reading the data", -1);
 

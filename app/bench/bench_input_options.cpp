@@ -24,8 +24,7 @@ constexpr std::string_view kBenchInputExamples =
 
 BenchInputOptions parse_bench_input(const std::vector<std::string>& arguments) {
   BenchInputOptions options;
-  TrainOptions& train = options.train;
-  train.network.source = find_network(arguments).source;
+  options.train.network.source = find_network(arguments).source;
   OptionTable table("lockstep bench input");
   table.group("Measurement");
   table
@@ -41,13 +40,13 @@ BenchInputOptions parse_bench_input(const std::vector<std::string>& arguments) {
   table.add("cold", options.cold, "ask the system to drop the files from its cache before each part (posix_fadvise)");
   table.add("csv", options.csv, "FILE", "also write the rows to FILE");
   table.add("json", options.json, "FILE", "also write the rows to FILE, one JSON object per line");
-  add_data_options(table, train.data);
-  add_network_options(table, train.network);
-  add_loss_options(table, train.loss);
-  add_batch_options(table, train.work);
+  add_data_options(table, options.train.data);
+  add_network_options(table, options.train.network);
+  add_loss_options(table, options.train.loss);
+  add_batch_options(table, options.train.work);
   table.group("Execution");
-  add_deadline_options(table, train.execution);
-  read_train_options(table, train, arguments, kBenchInputUsage, kBenchInputExamples, ConfigFile::none);
+  add_deadline_options(table, options.train.execution);
+  read_train_options(table, options.train, arguments, kBenchInputUsage, kBenchInputExamples, ConfigFile::none);
   table.require("data", "name a shard folder that `lockstep pack` made, or an HDF5 file");
   return options;
 }

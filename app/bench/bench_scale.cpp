@@ -58,8 +58,8 @@ struct Case {
 };
 
 std::int64_t strong_batch(const BenchScaleOptions& options, const std::vector<int>& worlds) {
-  const TrainOptions& train = options.work.train;
-  return options.global_batch > 0 ? options.global_batch : train.work.batch * train.work.accumulate * worlds.front();
+  const WorkOptions& work = options.work.train.work;
+  return options.global_batch > 0 ? options.global_batch : work.batch * work.accumulate * worlds.front();
 }
 
 /// Throws UsageError if a rank would have no samples.
@@ -234,15 +234,15 @@ Visit Bench::timed(World& world, TimedSteps& bench) {
 }
 
 void Bench::note_setting(World& world, TimedSteps& bench) {
-  const TrainOptions& train = options_.work.train;
+  const WorkOptions& work = options_.work.train.work;
   world.transport = comm::name_of(bench.engine().gradient_communicator().transport());
   if (!setting_.network.empty()) return;
   setting_ = {.network = bench.workload().network->signature(),
               .backend = bench.engine().backend().description(),
-              .optimizer = std::string(model::name_of(train.optimizer.kind)),
+              .optimizer = std::string(model::name_of(options_.work.train.optimizer.kind)),
               .input = word_of(options_.work.input),
-              .batch = train.work.batch,
-              .accumulate = train.work.accumulate,
+              .batch = work.batch,
+              .accumulate = work.accumulate,
               .rounds = options_.rounds,
               .warmup = options_.warmup,
               .repeat = options_.repeat};

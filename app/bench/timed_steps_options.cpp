@@ -64,13 +64,12 @@ void add_input_options(OptionTable& table, StepWork& work) {
 }
 
 void add_work_options(OptionTable& table, StepWork& work) {
-  TrainOptions& train = work.train;
-  add_data_options(table, train.data);
-  add_network_options(table, train.network);
-  add_loss_options(table, train.loss);
-  add_optimizer_options(table, train.optimizer);
-  add_learning_rate_options(table, train.schedule, train.work);
-  add_tuning_options(table, train.tuning);
+  add_data_options(table, work.train.data);
+  add_network_options(table, work.train.network);
+  add_loss_options(table, work.train.loss);
+  add_optimizer_options(table, work.train.optimizer);
+  add_learning_rate_options(table, work.train.schedule, work.train.work);
+  add_tuning_options(table, work.train.tuning);
 }
 
 /// Parses and checks the arguments, after all rows are declared.

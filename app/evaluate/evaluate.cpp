@@ -48,7 +48,7 @@ int run_eval(comm::MpiSession& session, const EvalOptions& options) {
         "--svg draws which classes are confused, and this network does not choose one of several: leave it out");
   }
   const Score result = evaluate(subject.model(), subject.dataset_as_learnt(), *communicator, subject.weights(),
-                                subject.trained().validation.batch, subject.task());
+                                subject.batch(), subject.task());
   if (!std::isfinite(result.loss)) {  // the same on all ranks
     throw comm::ConsensusError(
         fmt::format("{}: the loss on {} is not finite: {}", subject.source().file().string(), subject.data().string(),

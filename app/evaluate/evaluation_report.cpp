@@ -190,7 +190,7 @@ void require_reportable(const TrainedModel& subject) {
 EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator) {
   const io::Dataset& data = subject.dataset();
   const std::int64_t samples = data.info().samples;
-  const std::int64_t chunk = std::min(subject.trained().validation.batch, samples);
+  const std::int64_t chunk = std::min(subject.batch(), samples);
   const std::int64_t chunks = divide_up(samples, chunk);
   const auto outputs = static_cast<std::size_t>(outputs_of(subject));
   EvaluationReport report{.network = fmt::format("{}, {}", subject.description(), subject.data().string()),

@@ -36,7 +36,7 @@ class Rounds {
   Rounds(TrainedModel& subject, comm::Communicator& communicator)
       : communicator_(communicator),
         data_(subject.dataset()),
-        chunk_(std::min(subject.trained().validation.batch, data_.info().samples)),
+        chunk_(std::min(subject.batch(), data_.info().samples)),
         scorer_(subject, chunk_),
         is_of_masks_(!subject.model().network().sample_shape().mask.empty()),
         answers_(is_of_masks_ ? scorer_.positions() : scorer_.outputs()),
@@ -165,9 +165,9 @@ io::PredictionContent content_of(const TrainedModel& subject) {
                     {"checkpoint", subject.source().file().filename().string()},
                     {"checkpoint_checksum", subject.source().checksum()},
                     {"network", io::to_text(record.network)},
-                    {"normalization", to_text(subject.trained().data.normalize)},
+                    {"normalization", to_text(subject.normalization())},
                     {"weights", subject.average() ? "average" : "current"},
-                    {"samples_at_once", fmt::format("{}", subject.trained().validation.batch)},
+                    {"samples_at_once", fmt::format("{}", subject.batch())},
                     {"data", subject.dataset().fingerprint()}}};
 }
 

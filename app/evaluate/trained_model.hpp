@@ -45,8 +45,9 @@ class TrainedModel {
   const io::FeatureScale& target_scale() const noexcept { return targets_; }
   const Task& task() const noexcept { return *task_; }
   const CheckpointOnRank0& source() const noexcept { return source_; }
-  /// Options of training, with `batch` and the paths of this data.
-  const TrainOptions& trained() const noexcept { return trained_; }
+  std::int64_t batch() const noexcept { return trained_.validation.batch; }  ///< samples at once
+  /// Conversion of stored numbers to inputs.
+  const Normalization& normalization() const noexcept { return trained_.data.normalize; }
   const std::filesystem::path& data() const noexcept { return trained_.data.validation; }
   model::LossKind loss() const noexcept { return model_options_.loss; }
   /// The losses of a network with several; empty: only loss().
@@ -79,7 +80,7 @@ class TrainedModel {
 
   CheckpointOnRank0 source_;
   Labels labels_;
-  TrainOptions trained_;
+  TrainOptions trained_;  ///< options of training, with the batch and the paths of this data
   bool average_;
   std::optional<io::DataDescription> trained_on_;
   std::vector<std::string> notes_, warnings_;  ///< results of the comparison of the data with the training data

@@ -6,7 +6,6 @@
 #include <string>
 
 #include "app/info/info_options.hpp"
-#include "app/options/train_options.hpp"
 #include "app/report/console.hpp"
 #include "io/datasets/sharded_dataset.hpp"
 
@@ -30,8 +29,6 @@ bool describe_checkpoint(Console& console, const std::filesystem::path& file);
 void describe_network_file(Console& console, const InfoOptions& options);
 /// Prints one line for each checkpoint in the folder. With `verify`, reads each one. Returns false if one is damaged.
 bool describe_checkpoints(Console& console, const std::filesystem::path& folder, bool verify);
-/// The mode of agreement of a run, "local=32, islands 4"; "" for --agree all.
-std::string agreement_text(const TrainOptions& options);
 /// Prints a short configuration, last metrics, checkpoints and owner. Returns false if a checkpoint is damaged.
 bool describe_run(Console& console, const std::filesystem::path& folder, bool verify);
 

@@ -25,19 +25,6 @@
 
 namespace lockstep::app {
 
-std::string agreement_text(const TrainOptions& options) {
-  static const TrainOptions usual;
-  std::string text;
-  if (options.agree == usual.agree) return text;
-  for (const char* const name : {"agree", "islands", "agree-after", "outer-optimizer", "outer-rate", "outer-momentum",
-                                 "fragments", "delay", "servers", "staleness", "stale-rate"}) {
-    const std::string value = option_text(options, name);
-    if (value == option_text(usual, name)) continue;
-    text += text.empty() ? value : fmt::format(", {} {}", name, value);
-  }
-  return text;
-}
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -128,7 +115,6 @@ std::string describe_trained_on(const io::TrainingRecord& record) {
 
 /// Options of the run that differ from the defaults and influence what is learnt, one line each.
 std::string describe_training(const io::TrainingRecord& record) {
-  static const TrainOptions usual;
   std::string text;
   const auto add = [&](std::string_view name, const std::string& value) {
     if (!value.empty()) text += fmt::format("  {:<15}{}\n", name, io::visible_line(value));
@@ -137,8 +123,7 @@ std::string describe_training(const io::TrainingRecord& record) {
     const TrainOptions options = train_options_of(record);
     add("agreement", agreement_text(options));
     for (const char* const name : {"sampling", "class-weight", "sample-weight"}) {
-      const std::string value = option_text(options, name);
-      if (value != option_text(usual, name)) add(name, value);
+      add(name, unusual_text(options, name));
     }
     add("frozen", fmt::format("{}", fmt::join(options.tuning.freeze, ", ")));
   } catch (const UsageError&) {  // written by another version of the program; the rest is still useful

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "app/options/network_files.hpp"
 #include "app/options/train_rows.hpp"
 #include "model/network.hpp"
 #include "model/network_kinds.hpp"
@@ -145,7 +146,7 @@ void add_network_options(OptionTable& table, model::NetworkOptions& options) {
     }
   };
   if (options.source != nullptr) add_rows_of(*options.source);
-  add_rows_of(model::network_kind(TrainOptions{}.network));
+  add_rows_of(model::network_kind(model::NetworkOptions{}));
   for (const model::NetworkKind& kind : model::network_kinds()) add_rows_of(kind);
 }
 
@@ -162,8 +163,8 @@ bool is_adaptive(std::string_view optimizer) {
 }
 
 /// The optimiser that the network is trained with unless the user chooses another.
-std::string_view usual_optimizer(const TrainOptions& options) {
-  for (const auto& [name, value] : model::network_kind(options.network).training_defaults) {
+std::string_view usual_optimizer(const model::NetworkOptions& network) {
+  for (const auto& [name, value] : model::network_kind(network).training_defaults) {
     if (name == "optimizer") return value;
   }
   return model::name_of(TrainOptions{}.optimizer.kind);
@@ -171,28 +172,29 @@ std::string_view usual_optimizer(const TrainOptions& options) {
 
 }  // namespace
 
-void apply_network_defaults(OptionTable& table, TrainOptions& options) {
-  options.from_network.clear();
+std::vector<std::string> apply_network_defaults(OptionTable& table, const model::NetworkOptions& network) {
+  std::vector<std::string> applied;
   const Option* const optimizer = table.find("optimizer");  // nullptr for commands that do not train
   const bool chosen_by_user = optimizer != nullptr && optimizer->source() != OptionSource::default_value;
   bool has_rate = false;
-  for (const auto& [name, value] : model::network_kind(options.network).training_defaults) {
+  for (const auto& [name, value] : model::network_kind(network).training_defaults) {
     Option* option = table.find(name);
     if (option == nullptr || option->source() != OptionSource::default_value) continue;
     if (name == "learning-rate" && chosen_by_user &&
-        is_adaptive(optimizer->text()) != is_adaptive(usual_optimizer(options))) {
+        is_adaptive(optimizer->text()) != is_adaptive(usual_optimizer(network))) {
       continue;  // a rate goes with its optimiser
     }
     has_rate = has_rate || name == "learning-rate";
     option->assign(value, OptionSource::default_value,
-                   fmt::format("{} of {}", name, model::network_kind(options.network).name));
-    options.from_network.emplace_back(name);
+                   fmt::format("{} of {}", name, model::network_kind(network).name));
+    applied.emplace_back(name);
   }
-  Option* rate = table.find("learning-rate");
-  if (optimizer == nullptr || rate == nullptr || has_rate || rate->source() != OptionSource::default_value) return;
-  if (!is_adaptive(optimizer->text())) {
+  Option* const rate = table.find("learning-rate");
+  const bool is_open = rate != nullptr && !has_rate && rate->source() == OptionSource::default_value;
+  if (is_open && optimizer != nullptr && !is_adaptive(optimizer->text())) {
     rate->assign("0.1", OptionSource::default_value, "learning-rate of the optimiser");
   }
+  return applied;
 }
 
 void settle_network_options(const OptionTable& table, model::NetworkOptions& options) {
@@ -206,16 +208,16 @@ void settle_network_options(const OptionTable& table, model::NetworkOptions& opt
   options = model::with_defaults(options);
 }
 
-HelpPage network_help(OptionTable& table, TrainOptions& options, const CommandLine& line, std::string_view usage,
-                      std::string_view examples, bool takes_config) {
+HelpPage network_help(OptionTable& table, const model::NetworkOptions& network, const CommandLine& line,
+                      std::string_view usage, std::string_view examples, bool takes_config) {
   const auto model =
       std::find_if(line.options.begin(), line.options.end(), [](const auto& given) { return given.name == "model"; });
   const bool is_chosen = model != line.options.end();
   if (is_chosen) table.find("model")->assign(model->value, OptionSource::command_line, model->spelled);
-  apply_network_defaults(table, options);
-  const model::NetworkKind& chosen = model::network_kind(options.network);
+  apply_network_defaults(table, network);
+  const model::NetworkKind& chosen = model::network_kind(network);
   for (Option& row : table.options()) {
-    if (kinds_with(row.name(), options.network).empty()) continue;
+    if (kinds_with(row.name(), network).empty()) continue;
     const model::NetworkOption* const own = chosen.find(row.name());
     own != nullptr ? row.explain(own->help) : row.hide();
   }

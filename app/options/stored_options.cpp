@@ -102,7 +102,7 @@ void settle(OptionTable& table, TrainOptions& options) {
   if (options.run.new_optimizer_state && options.run.resume.from != Resume::From::file) {
     throw UsageError("--new-optimizer-state needs --resume FILE: a run that goes on by itself keeps its optimiser");
   }
-  apply_network_defaults(table, options);
+  options.from_network = apply_network_defaults(table, options.network);
   table.check_relations();
   settle_network_options(table, options.network);
   if (options.schedule.kind == model::ScheduleOptions::Kind::step && options.schedule.boundaries.empty()) {
@@ -271,6 +271,22 @@ std::string option_text(const TrainOptions& options, const std::string& name) {
   OptionTable table = train_table(copy);
   copy = options;
   return table.find(name)->text();
+}
+
+std::string unusual_text(const TrainOptions& options, const std::string& name) {
+  const std::string text = option_text(options, name);
+  return text == option_text({}, name) ? "" : text;
+}
+
+std::string agreement_text(const TrainOptions& options) {
+  std::string text;
+  if (options.agree == AgreeOptions{}) return text;
+  for (const char* const name : {"agree", "islands", "agree-after", "outer-optimizer", "outer-rate", "outer-momentum",
+                                 "fragments", "delay", "servers", "staleness", "stale-rate"}) {
+    const std::string value = unusual_text(options, name);
+    if (!value.empty()) text += text.empty() ? value : fmt::format(", {} {}", name, value);
+  }
+  return text;
 }
 
 std::vector<std::pair<std::string, std::string>> effective_options(const TrainOptions& options) {

@@ -323,6 +323,10 @@ std::string to_text(const Normalization& value);
 void forget_network_defaults(TrainOptions& options, const std::vector<std::string>& names);
 /// The value of the option `name` in the user's notation. `name` is one of train's options.
 std::string option_text(const TrainOptions& options, const std::string& name);
+/// The same, unless it is the default; otherwise "".
+std::string unusual_text(const TrainOptions& options, const std::string& name);
+/// Mode of agreement, unless all ranks agree in every step: "local=32, islands 4"; otherwise "".
+std::string agreement_text(const TrainOptions& options);
 
 /// The options that have an effect, and their values in the user's notation, in the order of the help.
 std::vector<std::pair<std::string, std::string>> effective_options(const TrainOptions& options);

@@ -70,13 +70,14 @@ void add_train_options(OptionTable& table, TrainOptions& options);
 OptionTable train_table(TrainOptions& options);
 
 /// Applies the network's usual training options unless the user has given others; call after all options are read.
-void apply_network_defaults(OptionTable& table, TrainOptions& options);
+/// Returns their names.
+std::vector<std::string> apply_network_defaults(OptionTable& table, const model::NetworkOptions& network);
 /// Combines the user's options of the chosen network with the network's own defaults. Throws UsageError.
 void settle_network_options(const OptionTable& table, model::NetworkOptions& options);
 /// The help of a command that trains or times a network: the list of all networks, or, for one that `line` names, its
 /// options and its defaults.
-HelpPage network_help(OptionTable& table, TrainOptions& options, const CommandLine& line, std::string_view usage,
-                      std::string_view examples, bool takes_config);
+HelpPage network_help(OptionTable& table, const model::NetworkOptions& network, const CommandLine& line,
+                      std::string_view usage, std::string_view examples, bool takes_config);
 /// Applies the network's defaults, checks contradictions and records sources; call after all options are read. Throws
 /// UsageError.
 void settle(OptionTable& table, TrainOptions& options);

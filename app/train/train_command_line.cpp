@@ -124,7 +124,7 @@ void read_train_options(OptionTable& table, TrainOptions& options, const std::ve
   if (options.network.source != nullptr) require_fitting_names(table, *options.network.source);
   const bool takes_file = file == ConfigFile::taken;
   const CommandLine line = read_command_line(table, arguments, takes_file);
-  if (line.help) throw HelpRequested(network_help(table, options, line, usage, examples, takes_file));
+  if (line.help) throw HelpRequested(network_help(table, options.network, line, usage, examples, takes_file));
   const auto give = [&] {
     if (!line.config.empty()) apply_ini_file(line.config, table);
     apply(line, table);
