@@ -16,7 +16,7 @@ find app comm io model tests -type f \( -name '*.cpp' -o -name '*.hpp' -o -name 
 
     # The layers of a folder, the lowest first: a layer includes itself and lower ones. *.hpp and *.cpp are the files that
     # lie in the folder itself; layers with commas between them do not know each other.
-    layers("app", "report options agree/*.hpp data plan engine agree/all,agree/local,agree/servers agree/*.cpp train,evaluate check,bench,info,pack,exchange,help,runs *.hpp *.cpp")
+    layers("app", "report options agree/*.hpp data,place plan engine agree/all,agree/local,agree/servers agree/*.cpp train,evaluate check,bench,info,pack,exchange,help,runs *.hpp *.cpp")
     layers("comm", "session *.hpp failure survey host nccl servers *.cpp")
     layers("io", "files text shards formats,datasets,checkpoints,exchange runs *.hpp *.cpp")
 

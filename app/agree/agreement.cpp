@@ -6,7 +6,7 @@
 #include "app/agree/local/local_agreement.hpp"
 #include "app/agree/servers/servers_agreement.hpp"
 #include "app/engine/snapshot.hpp"
-#include "app/plan/placement.hpp"
+#include "app/place/placement.hpp"
 #include "comm/servers/survivor_communicator.hpp"
 
 namespace lockstep::app {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "app/bench/bench_options.hpp"
-#include "app/plan/placement.hpp"
+#include "app/place/placement.hpp"
 #include "comm/communicator.hpp"
 
 namespace lockstep::app {

@@ -15,7 +15,7 @@
 #include "app/engine/checkpointer.hpp"
 #include "app/engine/file_watch.hpp"
 #include "app/options/train_options.hpp"
-#include "app/plan/placement.hpp"
+#include "app/place/placement.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/record_file.hpp"

@@ -10,7 +10,7 @@
 
 #include "app/bench/rank_values.hpp"
 #include "app/engine/file_watch.hpp"
-#include "app/plan/placement.hpp"
+#include "app/place/placement.hpp"
 #include "app/plan/plan.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"

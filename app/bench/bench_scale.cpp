@@ -14,7 +14,7 @@
 #include "app/bench/timed_steps.hpp"
 #include "app/engine/file_watch.hpp"
 #include "app/options/choices.hpp"
-#include "app/plan/placement.hpp"
+#include "app/place/placement.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/record_file.hpp"

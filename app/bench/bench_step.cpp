@@ -15,7 +15,7 @@
 #include "app/bench/timed_steps.hpp"
 #include "app/engine/file_watch.hpp"
 #include "app/options/choices.hpp"
-#include "app/plan/placement.hpp"
+#include "app/place/placement.hpp"
 #include "app/plan/plan.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"

@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "app/plan/control_group.hpp"
+#include "app/place/control_group.hpp"
 #include "app/plan/host_memory.hpp"
 #include "app/report/machine.hpp"
 #include "comm/host/memory_limit.hpp"

@@ -15,7 +15,7 @@
 #include "app/engine/finite_weights.hpp"
 #include "app/engine/snapshot.hpp"
 #include "app/options/stored_options.hpp"
-#include "app/plan/placement.hpp"
+#include "app/place/placement.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
 #include "comm/consensus.hpp"

@@ -15,7 +15,7 @@
 #include "app/engine/file_watch.hpp"
 #include "app/evaluate/scorer.hpp"
 #include "app/evaluate/trained_model.hpp"
-#include "app/plan/placement.hpp"
+#include "app/place/placement.hpp"
 #include "app/plan/work_plan.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"

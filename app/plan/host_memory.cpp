@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "app/plan/control_group.hpp"
+#include "app/place/control_group.hpp"
 #include "app/report/figures.hpp"
 #include "comm/consensus.hpp"
 #include "comm/host/memory_limit.hpp"

@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "app/plan/placement.hpp"
+#include "app/place/placement.hpp"
 #include "app/plan/workload.hpp"
 #include "comm/communicator.hpp"
 #include "io/datasets/dataset.hpp"

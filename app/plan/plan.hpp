@@ -13,8 +13,8 @@
 
 #include "app/agree/agreement.hpp"
 #include "app/options/train_options.hpp"
+#include "app/place/placement.hpp"
 #include "app/plan/origin.hpp"
-#include "app/plan/placement.hpp"
 #include "app/plan/workload.hpp"
 #include "comm/communicator.hpp"
 #include "comm/gradient_reducer.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "app/plan/placement.hpp"
+#include "app/place/placement.hpp"
 
 namespace lockstep::app {
 

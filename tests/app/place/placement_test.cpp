@@ -1,5 +1,5 @@
 /// The rule as a function of what ranks see; memory in numbers; and find_place in a world of one.
-#include "app/plan/placement.hpp"
+#include "app/place/placement.hpp"
 
 #include <cstdlib>
 #include <optional>

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "app/plan/placement.hpp"
+#include "app/place/placement.hpp"
 #include "app/report/figures.hpp"
 #include "comm/consensus.hpp"
 #include "comm/messages.hpp"

@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "app/options/choices.hpp"
-#include "app/plan/placement.hpp"
+#include "app/place/placement.hpp"
 #include "comm/consensus.hpp"
 #include "comm/survey/topology.hpp"
 

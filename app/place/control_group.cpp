@@ -1,4 +1,4 @@
-#include "app/plan/control_group.hpp"
+#include "app/place/control_group.hpp"
 
 #include <fstream>
 #include <sstream>

@@ -1,4 +1,4 @@
-#include "app/plan/placement.hpp"
+#include "app/place/placement.hpp"
 
 #include <algorithm>
 #include <charconv>
