@@ -42,10 +42,8 @@ for r in of_kind("confusion"): counts[r["target"], r["predicted"]] -= r["samples
 assert (counts == 0).all(), counts
 END
 judged() {  # NAME DATA
-  run eval "runs/$1" --data "$2" --report --json "$1.json"
-  expect_status 0
-  run predict "runs/$1" --data "$2" --out "$1.h5"
-  expect_status 0
+  succeeds eval "runs/$1" --data "$2" --report --json "$1.json"
+  succeeds predict "runs/$1" --data "$2" --out "$1.h5"
   "$peer" compare.py "$1.h5" "$1.json" 2>python.log || failed "$(tail -n 1 python.log)"
 }
 train="train --batch 20 --hidden 16 --progress off --no-tensorboard"
