@@ -14,7 +14,8 @@ std::string host_name() {
   char buffer[256] = {};
   if (gethostname(buffer, sizeof(buffer) - 1) != 0 || buffer[0] == '\0') return "unknown host";
   std::string name = buffer;
-  std::ranges::replace_if(name, [](unsigned char c) { return c <= ' ' || c > '~'; }, '?');
+  std::ranges::replace_if(
+      name, [](unsigned char c) { return c <= ' ' || c > '~'; }, '?');
   return name;
 }
 
