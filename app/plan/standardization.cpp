@@ -180,6 +180,29 @@ void warn_of_large_inputs(comm::Communicator& communicator, Kind normalize, Work
                   largest, model::name_of(workload.optimizer.kind)));
 }
 
+/// Collective. Bytes of a table may be numbers of their own, such as 0 and 1, and not shares of 255.
+void warn_of_small_bytes(comm::Communicator& communicator, Workload& workload) {
+  const io::DatasetInfo& info = workload.training->info();
+  const bool are_scaled = workload.options.data.normalize.kind == Kind::automatic && workload.features.empty() &&
+                          info.x.type == io::FileType::uint8 && info.x.sample_shape.size() == 1 &&
+                          info.inputs.empty() && workload.network->token_ranges().empty();
+  if (!are_scaled) return;
+  ValueRange range;
+  comm::all_succeed(communicator, [&] {
+    if (communicator.rank() != 0) return;
+    const comm::LongOperation looking(communicator, "looking at the data");
+    range = measured_range(*workload.training);
+  });
+  communicator.broadcast(std::as_writable_bytes(std::span(&range, 1)), 0);
+  communicator.wait();
+  constexpr double kSmall = 8;  // inputs up to 0.03
+  if (range.greatest > kSmall) return;
+  workload.warnings.push_back(fmt::format(
+      "the bytes of the samples are {:.0f} to {:.0f}, and --normalize auto divides bytes by 255: --normalize "
+      "none keeps them as they are, per-feature brings them to mean 0 and deviation 1",
+      range.least, range.greatest));
+}
+
 /// True if the last layer of the network gets new values.
 bool outputs_are_new(const model::Network& network, const std::vector<std::string>& reinitialize) {
   const std::vector<model::LayerPlan> layers = network.plan();
@@ -341,6 +364,7 @@ void standardize(comm::Communicator& communicator, const KnownScales& known, Wor
   }
   if (x_type == io::FileType::float64 && workload.features.empty()) scale_in_double(normalize, workload);
   warn_of_large_inputs(communicator, normalize.kind, workload);
+  if (!known.decided) warn_of_small_bytes(communicator, workload);
   const bool narrowed = workload.training->y_type() == io::FileType::float64;
   if (workload.features.empty() && workload.targets.empty() && !narrowed) return;
   workload.training = standardized(std::move(workload.training), workload);

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Files of other programs have no checksums, yet a run that goes on needs the numbers that it began with. The names of
-# enumerations are names of classes, and numbers in names of files count as numbers.
+# enumerations are names of classes, numbers in names of files count as numbers, and bytes of 0 and 1 are no shades.
 # label: more
 # seconds: 120
 . "$(dirname "$0")/harness.sh"
@@ -28,6 +28,8 @@ write("members", y=y, kind=members(ant=0, bee=1, cow=2))
 write("turned", y=(y + 1) % 3, kind=members(cow=0, ant=1, bee=2))
 write("no_member", y=np.where(np.arange(300) == 7, 5, y), kind=members(ant=0, bee=1, cow=2))
 write("booleans", y=y > 0)
+write("bits", (x > 0).astype("u1"))
+write("shades", (40 * np.abs(x)).astype("u1"))
 os.makedirs("mixed"); write("mixed/a", y=np.array([b"ant", b"bee", b"cow"])[y]); write("mixed/b")
 rows = np.sin(np.arange(240) / 5).astype("f4")[:, None] + np.arange(240)[:, None].astype("f4")
 os.makedirs("days"); os.makedirs("series")
@@ -108,3 +110,10 @@ for name in series days; do
   metric runs/$name train loss >$name.losses
 done
 expect_same days.losses series.losses
+
+check "bytes that are 0 and 1"
+must_run train --data bits.h5 "${train[@]}" --steps 1 --run runs/bits
+expect_err "the bytes of the samples are 0 to 1, and --normalize auto divides bytes by 255"
+must_run train --data bits.h5 "${train[@]}" --normalize none --steps 1 --run runs/none
+must_run train --data shades.h5 "${train[@]}" --steps 1 --run runs/shades
+! grep 'the bytes of the samples' runs/none/log.txt runs/shades/log.txt || failed "a warning without a reason"
