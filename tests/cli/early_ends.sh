@@ -128,6 +128,7 @@ start -n 3 train --resume --run runs/file --progress off --no-tensorboard
 dies_and_goes_on
 check "an mpirun that ends all is not promised away"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+rm out
 mpirun --oversubscribe --bind-to none -np 3 "$lockstep" "${options[@]}" --agree quorum=2 --steps 100000000 --checkpoint-every -1 --report-every 50 \
   --run runs/plain >out 2>err </dev/null &
 job=$!

@@ -18,7 +18,8 @@ check "it is among the networks of train --help, its options in its own"
 succeeds train --help
 expect_out "elman +simple recurrent language model"
 succeeds train --model elman --help
-expect_out "--memory-span TOKENS"; expect_out "--learning-rate .*\[0.5\]"
+expect_out "--memory-span TOKENS"
+tr '\n' ' ' <out | grep -Eq -- '--learning-rate RATE [^[]*\[0.5\]' || failed "the rate of the network is no default"
 
 check "it learns something on one rank"
 succeeds train $common --steps 10 --checkpoint-every 4 --keep 9 --run one
