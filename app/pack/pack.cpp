@@ -192,6 +192,12 @@ std::vector<io::NamedSource> open_parts(const PackOptions& options, const std::o
   }
   std::vector<io::NamedSource> all;
   all.push_back({"", open_source(options, encoding)});
+  if (options.regression && options.format == PackFormat::hdf5 && all[0].source->labels_are_classes()) {
+    throw UsageError(
+        fmt::format("--regression: the labels in {} are names of classes, not numbers to predict: leave it out, or "
+                    "store the numbers",
+                    options.x.string()));
+  }
   return all;
 }
 

@@ -99,6 +99,11 @@ expect_error 1 'no_member.h5: sample 7 of y is no member of its enumeration \(an
 check "booleans are two classes without names"
 run train --data booleans.h5 "${train[@]}" --steps 1 --run runs/booleans
 expect_status 0; expect_out '2 classes'
+check "names are no numbers to predict"
+for name in members texts; do
+  run pack $name.h5 --regression --out packed
+  expect_error 2 "--regression: the labels in $name.h5 are names of classes, not numbers to predict"
+done
 check "names in one file and numbers in another"
 run train --data mixed "${train[@]}" --steps 1 --run runs/no
 expect_error 1 'b.h5: y is int32 of shape \(300\), unlike its sibling a.h5: names of shape \(300\)'
