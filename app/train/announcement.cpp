@@ -17,7 +17,8 @@ namespace lockstep::app {
 
 namespace {
 
-/// Says by how much bf16 would be faster on this CPU; empty where it would not, or the user has chosen.
+/// Returns a sentence about the speed of bf16 on this CPU; "" if bf16 is not faster, on a GPU, or if the user has
+/// chosen a precision.
 std::string faster_precision(const Plan& plan) {
   if (plan.place.gpu || plan.settings.execution.precision) return "";
   const model::Bf16Choice choice = model::fastest_bf16_unit(model::measure_bf16());
@@ -69,7 +70,7 @@ bool stopped_before_start(comm::Communicator& communicator, Console& console, St
   communicator.all_reduce(asked);
   communicator.wait();
   if (asked[0] == 0) return false;
-  signals.note();  // heeded
+  signals.note();  // the signal has been handled
   console.info(fmt::format(
       "stopped on request{} before the first step: there is nothing new to keep, and the same command starts "
       "again",

@@ -13,16 +13,16 @@
 
 namespace lockstep::app {
 
-/// Collective: rank 0 reports hosts, devices and the plan, and any rank's warnings about its data. Returns on rank 0
-/// what the plan says about a faster precision; empty: nothing.
+/// Collective. Rank 0 reports hosts, devices and the plan, and the warnings of all ranks about their data. Returns on
+/// rank 0 the advice to use a faster precision; "" on other ranks or if there is none.
 std::string announce(comm::Communicator& communicator, Console& console, const Plan& plan);
 
-/// Reports the time limit of the job, and reserves time for the last checkpoint. `launched`: runs since `time` was
-/// found.
+/// Reports the time limit of the job. The result reserves time for the last checkpoint. `launched` has run since `time`
+/// was found.
 WallTime announce_time(const JobTime& time, const StopWatch& launched, Console& console, const Plan& plan);
 
-/// Collective: whether a stop signal has come to any rank, the same answer on all. If so rank 0 says what that means:
-/// nothing has been written yet, and the ranks leave together.
+/// Collective. Returns true on all ranks if any rank has received a stop signal. Rank 0 then reports that the job stops
+/// before its first step and that there is nothing to save.
 bool stopped_before_start(comm::Communicator& communicator, Console& console, StopSignals& signals);
 
 }  // namespace lockstep::app

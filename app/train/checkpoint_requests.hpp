@@ -6,12 +6,13 @@
 
 namespace lockstep::app {
 
-/// One rank's knowledge of the requests. A signal may go to one rank or, through the launcher, to all, which see it in
-/// different steps: the first rank that sees it requests the checkpoint, and later arrivals of the same request are
-/// echoes that the checkpoint has answered. Any further signal is a request of its own, however soon it arrives.
+/// The requests that one rank has received. A signal may go to one rank or, through the launcher, to all ranks, which
+/// receive it in different steps. The first rank that receives it requests the checkpoint. A signal that reaches
+/// another rank shortly after this checkpoint is an echo of the same request and is ignored, once per checkpoint. Any
+/// further signal is a new request, however soon it arrives.
 class CheckpointRequests {
  public:
-  /// Notes `signals` new signals since the last call; `seconds_since_saved`: age of the last checkpoint.
+  /// Counts `signals` new signals since the last call. `seconds_since_saved`: age of the last checkpoint.
   void came(std::int64_t signals, double seconds_since_saved) noexcept {
     constexpr double kSecondsOfAnEcho = 1;
     if (signals > 0 && echo_expected_ && seconds_since_saved < kSecondsOfAnEcho) {
@@ -22,7 +23,7 @@ class CheckpointRequests {
   }
   /// True if this rank wants a checkpoint after the next step.
   bool wanted() const noexcept { return wanted_; }
-  /// Call after a checkpoint that any rank has requested.
+  /// Call on every rank after a checkpoint that any rank has requested.
   void answered() noexcept {
     echo_expected_ = !wanted_;
     wanted_ = false;

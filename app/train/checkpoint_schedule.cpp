@@ -46,8 +46,8 @@ void CheckpointSchedule::ask(Trainer::Request& request, std::int64_t signals) {
   request.save_due = is_due_on_rank0();
 }
 
-/// By the clock or the folder, which are rank 0's. A request stays until a checkpoint answers it: a round may have many
-/// steps in which this is asked.
+/// True if the clock or a file in the folder requires a checkpoint; false on other ranks, which have no folder. The
+/// result stays true until a checkpoint is made, because a round calls this in each of its steps.
 bool CheckpointSchedule::is_due_on_rank0() {
   constexpr double kSecondsBetweenLooks = 1;
   if (!folder_) return false;
@@ -75,7 +75,7 @@ void CheckpointSchedule::save(const io::TrainingRecord& record) {
   const StopWatch watch;
   engine_.rounds().together([this] { checkpointer_.take(); });
   error_.keep([&] { checkpointer_.write(record); });
-  // The other ranks wait for rank 0 here, where a long operation is excused, and not in a sum between devices.
+  // With GPUs, the ranks wait here for rank 0. The barrier tolerates a long operation; a sum between devices does not.
   if (!engine_.backend().is_host()) {
     communicator_.barrier();
     communicator_.wait();
@@ -90,7 +90,7 @@ void CheckpointSchedule::save_again(const io::TrainingRecord& record) {
   if (std::exchange(saved_step_, -1) == record.step) save(record);
 }
 
-/// There is one copy: the next checkpoint, and the end of the run, wait for the previous checkpoint.
+/// There is only one copy of the state, so the next checkpoint and the end of the run wait for the previous checkpoint.
 void CheckpointSchedule::wait() {
   const StopWatch watch;
   checkpointer_.wait();

@@ -1,4 +1,5 @@
-/// \file Divergence by the loss alone.
+/// \file
+/// Detection of divergence from the training loss.
 #pragma once
 
 #include <algorithm>
@@ -8,9 +9,9 @@
 
 namespace lockstep::app {
 
-/// Detects divergence by the loss of each step although all numbers are finite: the mean loss of the last kWindow steps
-/// is more than twice that of the best kWindow steps in a row so far, and the difference exceeds a tenth of the mean of
-/// the first kWindow steps (which excludes the noise of a small loss).
+/// Detects divergence while all numbers are still finite. Training diverges if the mean loss of the last kWindow steps
+/// is more than twice the lowest mean of any kWindow consecutive steps so far, and if the difference also exceeds a
+/// tenth of the mean of the first kWindow steps. The second condition ignores the noise of a small loss.
 class LossWatch {
  public:
   static constexpr std::int64_t kWindow = 20;
@@ -22,9 +23,10 @@ class LossWatch {
     if (steps_ == kWindow) best_ = first_ = mean_;
     best_ = std::min(best_, mean_);
   }
+  /// True if training diverges.
   bool leaps() const noexcept { return mean_ > 2 * best_ && mean_ - best_ > first_ / 10; }
   double mean() const noexcept { return mean_; }  ///< mean over the last window
-  double best() const noexcept { return best_; }
+  double best() const noexcept { return best_; }  ///< lowest mean of a window so far
 
  private:
   std::int64_t steps_ = 0;

@@ -10,12 +10,12 @@
 
 namespace lockstep::app {
 
-/// Counts consecutive validations that were not better than the best before them. All ranks count alike, because all
-/// know every metric.
+/// Counts consecutive validations that were not better than the best before them. All ranks know every metric, so all
+/// have the same count.
 class Patience {
  public:
-  /// `validations`: number of consecutive ones that ends a run; 0: no limit. A metric is better if it differs from the
-  /// best by more than `min_delta`, in the direction of `is_better`.
+  /// `validations`: number of consecutive validations without improvement that ends a run; 0: no limit. A metric is an
+  /// improvement if it is better than the best, by `is_better`, by more than `min_delta`.
   Patience(std::int64_t validations, double min_delta, std::function<bool(double, double)> is_better)
       : validations_(validations),
         min_delta_(is_better(1, 0) ? min_delta : -min_delta),
@@ -35,7 +35,7 @@ class Patience {
 
  private:
   std::int64_t validations_;
-  double min_delta_;  ///< least difference, with the sign of an improvement
+  double min_delta_;  ///< smallest difference that counts, with the sign of an improvement
   std::function<bool(double, double)> is_better_;
   double best_ = std::numeric_limits<double>::quiet_NaN();
   std::int64_t in_vain_ = 0;

@@ -1,5 +1,5 @@
 /// \file
-/// A rank's failures between steps.
+/// Failures of one rank between steps, reported to all ranks in the next step.
 #pragma once
 
 #include <stdexcept>
@@ -10,15 +10,16 @@
 
 namespace lockstep::app {
 
-/// Keeps the first failure of this rank between steps (a full disk …). The next step's vote tells all ranks of it, so
-/// that all end alike.
+/// Keeps the first failure of this rank between steps, for example a full disk. The vote of the next step sends it to
+/// all ranks, so that all end with the same error.
 class PendingError {
  public:
-  /// `communicator` outlives this.
+  /// `communicator` must outlive this object.
   explicit PendingError(comm::Communicator& communicator) : communicator_(communicator) {}
 
   const std::string& text() const noexcept { return text_; }  ///< "": no failure so far
-  /// Runs the work, and keeps its error. The peers wait for longer, because the file system may be slow.
+  /// Calls `work` and keeps its error. Runs it as a long operation, for which the peers wait longer than their
+  /// deadline, because the file system may be slow.
   template <class Work>
   void keep(Work work) {
     try {
@@ -28,7 +29,7 @@ class PendingError {
       if (text_.empty()) text_ = e.what();
     }
   }
-  /// The same on rank 0 alone, unless it has failed before.
+  /// Calls keep() on rank 0; does nothing on other ranks, or if rank 0 has failed before.
   template <class Work>
   void keep_on_rank0(Work work) {
     if (communicator_.rank() == 0 && text_.empty()) keep(work);

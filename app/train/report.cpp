@@ -19,7 +19,7 @@ namespace {
 constexpr double kSecondsBetweenLines = 1.0;
 constexpr double kSecondsBetweenBars = 0.1;
 
-/// Runs of more epochs report by the clock alone.
+/// Runs of more epochs show lines by the clock only, not at the ends of epochs.
 constexpr std::int64_t kMaxEpochsReported = 100;
 
 /// "2026-11-24 23:20:08 UTC".
@@ -159,10 +159,10 @@ void Reporter::evaluation(std::int64_t step, double epoch, const Score& score, b
   io::MetricRecord record{{"kind", "validation"}, {"step", step}, {"epoch", epoch}};
   for (auto& entry : task_.record(score)) record.push_back(std::move(entry));
   record.emplace_back("samples", score.samples);
-  if (console_.speaks()) history_ += io::to_json_line(record) + "\n";  // without times: equal runs have equal bytes
+  if (console_.speaks()) history_ += io::to_json_line(record) + "\n";  // no times: equal runs have equal checkpoints
   record.emplace_back("seconds", time.seconds);
   record.emplace_back("training_seconds", time.training);
-  if (since_validation_.steps > 0) {  // the same window for both: a resumed launch has no figures of earlier steps
+  if (since_validation_.steps > 0) {  // false if this launch has made no steps since
     seen_ = score_of(since_validation_);
     seen_at_ = step;
     line.push_back({fmt::format("training in the {}: loss {:.6g}  {}",
@@ -240,7 +240,8 @@ void Reporter::histogram(const std::string& tag, std::int64_t step, std::span<co
   if (files_.tensorboard) files_.tensorboard->histogram(tag, step, values);
 }
 
-/// Call before each line's first write: two jobs in one folder must not mix their lines.
+/// Throws if another process owns the folder now. Call before the first write of each line, so that two jobs in one
+/// folder do not mix their lines.
 void Reporter::check_owner() const {
   if (files_.still_owner) files_.still_owner();
 }

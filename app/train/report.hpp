@@ -1,5 +1,6 @@
 /// \file
-/// Reports of a running job: lines and a progress bar, metrics.jsonl, TensorBoard events. Rank 0 alone.
+/// Reports of a running job: lines on the console, a progress bar, metrics.jsonl and TensorBoard events. Only rank 0
+/// reports.
 #pragma once
 
 #include <array>
@@ -26,7 +27,7 @@ namespace lockstep::app {
 struct LogFiles {
   std::unique_ptr<io::MetricsLog> metrics;          ///< may be null
   std::unique_ptr<io::TensorboardLog> tensorboard;  ///< may be null
-  std::function<void()> still_owner;                ///< throws if the logs now belong to another process
+  std::function<void()> still_owner;                ///< throws if another process owns the logs now
 };
 
 class Reporter {
@@ -37,19 +38,19 @@ class Reporter {
   void attach(LogFiles files) { files_ = std::move(files); }
   /// Sets the constant predictor's score on the validation data, which is reported beside the network's.
   void compare_with(const std::optional<Score>& constant) { constant_ = constant; }
-  /// Identifies the validation data: metrics are compared only between runs with equal text.
+  /// Sets the text that identifies the validation data. Metrics are comparable only between runs with equal text.
   void validates_on(std::string data) { validation_data_ = std::move(data); }
 
-  /// Records the start of a launch that has steps to make: time and number of ranks.
+  /// Records the start of a launch that has steps to make, with the time and the number of ranks.
   void start(std::int64_t step, double epoch);
-  /// Records a step; shows a line if one is due (every report_every steps, or about every second, at the ends of epochs
-  /// if they are few, and after the last step). `split` is the time since the start of the run. Calls l2_loss only if a
-  /// line is due.
+  /// Records a step, and shows a line if one is due. A line is due every `every` steps; if `every` is 0, about every
+  /// second and, in runs of few epochs, at the end of each epoch. The last step always has a line. `split`: time in
+  /// steps since the run began in this process. Calls `l2_loss` only if a line is due.
   template <class L2Loss>
   void step(const StepFigures& figures, const TimeSplit& split, L2Loss l2_loss) {
     if (collect(figures, split)) report(figures, split, l2_loss());
   }
-  /// For a run that ends early: a line for the steps since the last one, if there are any.
+  /// Shows a line for the steps since the last line, if there are any. Call when a run ends early.
   template <class L2Loss>
   void remaining(const StepFigures& figures, const TimeSplit& split, L2Loss l2_loss) {
     if (interval_.steps > 0) report(figures, split, l2_loss());
@@ -60,14 +61,15 @@ class Reporter {
   };
   void evaluation(std::int64_t step, double epoch, const Score& score, bool averaged, const EvaluationTime& time);
   void checkpoint(const WrittenCheckpoint& written);
-  /// A table that compares training, the last validation and the best one; "" if there is nothing to compare.
+  /// Returns a table that compares training, the last validation and the best one; "" if there is nothing to compare.
   std::string summary() const;
-  /// Adds a record of app/plan/origin.hpp to the history.
+  /// Adds one of the events of app/plan/origin.hpp to the metrics and to the history.
   void add_event(const io::MetricRecord& record);
-  /// The last record of a run that made steps; `how`: "done", "target reached", "no improvement" or "stopped".
+  /// Writes the last record of a run that made steps. `how`: "done", "target reached", "no improvement" or "stopped".
   void end(std::int64_t step, const std::string& how);
   void histogram(const std::string& tag, std::int64_t step, std::span<const float> values);
-  /// Validation lines of metrics.jsonl so far, and the records of add_event(): the history that checkpoints contain.
+  /// The history that checkpoints contain: the validation lines of metrics.jsonl so far, without times, and the records
+  /// of add_event().
   const std::string& history() const noexcept { return history_; }
   void set_history(std::string history) { history_ = std::move(history); }
 
@@ -95,8 +97,8 @@ class Reporter {
   LogFiles files_;
   Sums interval_;              ///< sums since the last line
   Sums since_validation_;      ///< sums since the last validation, or since the launch
-  std::optional<Score> seen_;  ///< score of the steps before the last validation; without validations: of the last line
-  std::int64_t seen_at_ = 0;   ///< the last of those steps
+  std::optional<Score> seen_;  ///< training score before the last validation; without validations: in the last line
+  std::int64_t seen_at_ = 0;   ///< step of that score
   bool validated_ = false;
   std::optional<Score> constant_;
   std::string validation_data_;

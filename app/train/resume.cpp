@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Newest step of the checkpoint files in a run's folder; -1: none.
+/// Returns the newest step of the checkpoint files in a run's folder; -1: none.
 std::int64_t newest_step(const fs::path& run, io::IoDeadline* deadline) {
   const fs::path folder = run / "checkpoints";
   const io::IoDeadline::Operation listing(deadline, io::IoDeadline::Kind::reading, folder);
@@ -40,7 +40,7 @@ std::int64_t newest_step(const fs::path& run, io::IoDeadline* deadline) {
   return found.empty() ? -1 : found.front().step;
 }
 
-/// Collective: rank 0's result on all ranks; rank 0 may fail.
+/// Collective. Calls `look` on rank 0 and returns its result on all ranks. Throws comm::ConsensusError if it throws.
 bool on_all_ranks(comm::Communicator& communicator, const std::function<bool()>& look) {
   std::uint8_t found = 0;
   comm::all_succeed(communicator, [&] { found = communicator.rank() == 0 && look(); });
@@ -49,7 +49,7 @@ bool on_all_ranks(comm::Communicator& communicator, const std::function<bool()>&
   return found != 0;
 }
 
-/// True if the tensors of one fit the other. (The signature covers properties of a sample besides its sizes.)
+/// True if the tensors of one network fit the other. The signature covers properties of a sample besides its sizes.
 bool same_network(const io::NetworkIdentity& a, const io::NetworkIdentity& b) {
   return a.signature == b.signature && a.features == b.features && a.outputs == b.outputs;
 }
@@ -60,7 +60,7 @@ void RestorePoint::open(comm::Communicator& communicator, const CheckpointChoice
   checkpoint.emplace(communicator, choice, deadline);
   record = checkpoint->record();
   standing = standing_of(*record);
-  communicator.broadcast(std::as_writable_bytes(std::span(&standing, 1)), 0);  // the history is rank 0's
+  communicator.broadcast(std::as_writable_bytes(std::span(&standing, 1)), 0);  // only rank 0 has the history
   communicator.wait();
 }
 
@@ -106,7 +106,7 @@ RestorePoint find_origin(comm::Communicator& communicator, Console& console, con
     console.info(fmt::format("a run from {} (step {}): its data, network and options, but for what is given here",
                              resume.file.string(), origin.record->step));
   }
-  // The run goes on from a checkpoint older than its newest: a later --resume would return to the abandoned branch.
+  // If the run continues from a checkpoint older than its newest, a later --resume returns to the abandoned branch.
   const bool steps_back = origin.newest_seen > origin.record->step && origin.checkpoint->warnings().empty();
   if (console.speaks() && steps_back) {
     console.warn(fmt::format(
@@ -118,7 +118,7 @@ RestorePoint find_origin(comm::Communicator& communicator, Console& console, con
 
 namespace {
 
-/// Collective. Returns true if there is a newer checkpoint than the one seen before; `origin` then holds it.
+/// Collective. Returns true if the folder has a checkpoint newer than `origin.newest_seen`, and sets `origin` to it.
 bool found_newer(comm::Communicator& communicator, Console& console, RestorePoint& origin) {
   const auto look = [&] { return newest_step(origin.folder, origin.deadline) > origin.newest_seen; };
   if (!on_all_ranks(communicator, look)) return false;
@@ -166,7 +166,7 @@ std::filesystem::path return_to_checkpoint(const std::filesystem::path& folder, 
   for (const io::FoundCheckpoint& found : io::list_checkpoints(folder)) {
     try {
       if (lies_behind(now, found.step, io::stored_record(found.file).metrics)) own.push_back(found);
-    } catch (const io::FileError&) {  // damaged: the one before may be intact
+    } catch (const io::FileError&) {  // damaged: an older one may be intact
     }
   }
   if (own.empty()) return {};
@@ -190,7 +190,7 @@ void record_unrecorded_checkpoints(io::MetricsLog& metrics, const fs::path& run,
   const Operation looking(&deadline, io::IoDeadline::Kind::reading, run);
   const std::set<std::int64_t> recorded = io::recorded_steps(run / "metrics.jsonl", "checkpoint");
   std::vector<io::FoundCheckpoint> found = io::list_checkpoints(run / "checkpoints");
-  std::reverse(found.begin(), found.end());  // newest first, so far
+  std::reverse(found.begin(), found.end());  // oldest first
   for (const io::FoundCheckpoint& checkpoint : found) {
     if (checkpoint.step > now.step || recorded.contains(checkpoint.step)) continue;
     const Operation reading(&deadline, io::IoDeadline::Kind::reading, checkpoint.file);
@@ -213,10 +213,11 @@ bool is_of_run(const fs::path& file, const fs::path& run) {
 
 namespace {
 
-/// before: the run's --loss; nullopt: what its targets are by themselves.
+/// Throws UsageError if the outputs of the checkpoint have another meaning under the run's loss. `before`: --loss of
+/// the checkpoint; nullopt: the default for its targets.
 void require_same_meaning(const std::string& source, std::optional<model::LossKind> before, const Plan& plan) {
   const model::LossKind now = plan.workload.model.loss;
-  if (!model::network_kind(plan.settings.network).losses.empty()) return;  // the checkpoint's network names them
+  if (!model::network_kind(plan.settings.network).losses.empty()) return;  // the network itself defines its losses
   const model::LossKind usual = plan.workload.training->info().labels_are_classes
                                     ? model::LossKind::softmax_cross_entropy
                                     : model::LossKind::mean_squared_error;
@@ -259,7 +260,7 @@ void check_continues(comm::Communicator& communicator, Console& console, const i
           "--resume FILE --new-optimizer-state",
           source, record.optimizer, wanted.optimizer));
     }
-    // Checkpoints of older versions know no contents.
+    // Checkpoints of older versions have fingerprints without the contents of the data.
     if (record.dataset != wanted.dataset && record.dataset != fingerprint_without_contents(*plan.workload.training)) {
       throw std::runtime_error(
           fmt::format("{} is not the data that the checkpoint in {} was trained on: its place in the epoch means "
@@ -292,7 +293,7 @@ void check_continues(comm::Communicator& communicator, Console& console, const i
 
 namespace {
 
-/// Restores or initialises the state of training.
+/// Restores the state of training from the checkpoint, or initialises it.
 void restore_state(comm::Communicator& communicator, const Plan& plan, Engine& engine, RestorePoint& origin,
                    bool new_optimizer) {
   model::ParameterState& parameters = engine.training().parameters;
@@ -300,7 +301,8 @@ void restore_state(comm::Communicator& communicator, const Plan& plan, Engine& e
     parameters.initialize(plan.settings.work.seed);
     const StartOptions& options = plan.settings.start;
     if (options.from.empty()) return;
-    if (!origin.weight_file) origin.open_weights(communicator, options);  // return to the beginning
+    if (!origin.weight_file)
+      origin.open_weights(communicator, options);  // closed already: a roll-back returns to the beginning
     origin.weight_file->initialize(parameters, options.reinitialize);
     origin.weight_file.reset();
     return;
@@ -316,7 +318,8 @@ void restore_state(comm::Communicator& communicator, const Plan& plan, Engine& e
   origin.checkpoint.reset();
 }
 
-/// Rank 0: finds a roll-back after which the run was killed before its next checkpoint; only the metrics record it.
+/// For rank 0. Finds the roll-back to `step` after which the run was killed before its next checkpoint. Only
+/// metrics.jsonl records it.
 std::optional<RollBack> unrecorded_roll_back(const Plan& plan, io::IoDeadline* deadline, std::int64_t step) {
   const std::filesystem::path metrics = plan.settings.run.folder / "metrics.jsonl";
   const io::IoDeadline::Operation reading(deadline, io::IoDeadline::Kind::reading, metrics);
@@ -341,7 +344,7 @@ void restore(comm::Communicator& communicator, Console& console, Plan& plan, Eng
   if (!rolled_back && run.resume.from == Resume::From::newest && (is_own || origin.takes_folder_over)) {
     if (communicator.rank() == 0) roll_back = unrecorded_roll_back(plan, origin.deadline, standing.step);
   }
-  if (roll_back) {  // the checkpoint is older
+  if (roll_back) {  // the checkpoint is older than the roll-back
     standing.roll_backs = roll_back->count;
     standing.rate_factor = roll_back->rate_factor;
   }

@@ -16,7 +16,7 @@ namespace lockstep::app {
 
 namespace {
 
-/// Equal for equal data.
+/// Returns a text that is equal for equal data.
 std::string identity_of(const io::Dataset& data) {
   const std::string text = data.fingerprint();
   return io::to_hex(io::checksum(std::as_bytes(std::span(text))));

@@ -44,7 +44,7 @@ namespace lockstep::app {
 
 namespace {
 
-/// The parts of a training job that stay through all of its steps.
+/// The parts of a training job that exist during all of its steps.
 struct Job {
   comm::Communicator& communicator;
   Console& console;
@@ -52,24 +52,24 @@ struct Job {
   Engine& engine;
   StopSignals& signals;
   io::IoDeadline& deadline;
-  WallTime time_left;            ///< rank 0's decides for all
-  std::string faster_precision;  ///< the plan's sentence about one; empty: none
+  WallTime time_left;            ///< the one of rank 0 decides for all ranks
+  std::string faster_precision;  ///< the plan's advice about one; empty: none
 };
 
-/// The steps from a start to the end of the run, or to a divergence, and everything between them.
+/// Trains from a starting point to the end of the run or to a divergence: steps, validations, checkpoints and reports.
 class TrainingLoop {
  public:
   /// Collective. Allocates the copies that checkpoints are written from. Throws comm::ConsensusError.
   TrainingLoop(const Job& job, const RestorePoint& start);
 
-  /// Collective. Opens the run's folder. `taken`: rank 0's if it owns it already. Throws comm::ConsensusError.
+  /// Collective. Opens the run's folder. `taken`: the folder, if rank 0 owns it already. Throws comm::ConsensusError.
   void open_folder(std::optional<io::RunFolder> taken);
   /// Collective. Returns the exit code. Throws Divergence.
   int run();
-  /// Collective, after a Divergence: waits for the checkpoint under way. Returns the folder on rank 0, for the next
-  /// loop. Throws comm::ConsensusError if something else has failed, too.
+  /// Collective. Call after a Divergence. Waits for the checkpoint under way. Returns the folder on rank 0, for the
+  /// next loop. Throws comm::ConsensusError if any rank has a pending error.
   std::optional<io::RunFolder> leave();
-  /// The run so far. Rank 0's record is complete; others have only the step.
+  /// Returns the record of the run so far. It is complete on rank 0; other ranks have only the step.
   io::TrainingRecord record() const;
 
  private:
@@ -117,7 +117,7 @@ class TrainingLoop {
   StopWatch running_;  ///< time since run() was called
 };
 
-/// The algorithm.
+/// The training loop: step, report, validate, save.
 void TrainingLoop::make_steps() {
   while (!is_last_step() && !validation_.ends_training() && !stopped_ && !stops_here()) {
     StopWatch watch;
@@ -125,10 +125,10 @@ void TrainingLoop::make_steps() {
     report(step.figures);
     watch_loss(step.figures);
     checkpoints_.poll();
-    stopped_ = step.stop_requests > 0 && !is_last_step();  // after the last step there is nothing left to stop
+    stopped_ = step.stop_requests > 0 && !is_last_step();  // nothing is left to stop after the last step
     time_left_.took_step(job_.engine.rounds().seconds_to_stop(watch.seconds(), made().now - made().before));
     if (epoch_is_over()) error_.keep([this] { checkpoints_.check_own_shards(trainer_.steps_done()); });
-    // A stop must be quick: the checkpoint comes first, the validation when the run is resumed.
+    // A stop must be quick: it saves a checkpoint, and the resumed run makes the validation.
     if (validation_.is_due(made()) && !stopped_) validate();
     const bool save = checkpoints_.is_due(made(), step, validation_);
     if (save && !is_last_step()) checkpoints_.save(record());  // the last checkpoint follows the last validation
@@ -137,8 +137,8 @@ void TrainingLoop::make_steps() {
   log_.remaining_steps(time_in_steps());
 }
 
-/// A step, or a round of several: next batch, forward, backward (reducing gradients as they appear), update
-/// (Trainer::step).
+/// Collective. Makes a step, or a round of several steps: next batch, forward, backward (which reduces gradients as
+/// soon as they are computed) and update. Trainer::step has the details.
 Trainer::Result TrainingLoop::advance() {
   before_ = trainer_.steps_done();
   return job_.engine.rounds().advance(trainer_, next_common_step(),
@@ -147,14 +147,14 @@ Trainer::Result TrainingLoop::advance() {
                                            [this](StepFigures figures) {
                                              figures.epoch = work_.epochs_after(figures.step);
                                              log_.steps(figures, time_in_steps());
-                                             checkpoints_.poll();  // no communication, because one rank writes
+                                             checkpoints_.poll();  // does not communicate: only one rank writes
                                            },
                                        .record = [this](const std::string& file, const std::string& bytes,
                                                         bool anew) { log_.append(file, bytes, anew); },
                                        .go_on_at = [this](DataCursor cursor) { batches_.go_on_at(cursor); }});
 }
 
-/// This rank's request for the next step.
+/// Returns this rank's request for the next step.
 Trainer::Request TrainingLoop::next_request() {
   const StepsMade next{.before = before_, .now = std::max(trainer_.steps_done(), before_ + 1)};
   const bool time_is_up = time_left_.is_up(
@@ -164,7 +164,7 @@ Trainer::Request TrainingLoop::next_request() {
   return request;
 }
 
-/// The next step after which all ranks act together.
+/// Returns the next step after which all ranks act together: a validation, a checkpoint, histograms or the end.
 std::int64_t TrainingLoop::next_common_step() const {
   std::int64_t next = stop_step();
   const Interval histograms{.steps = job_.plan.settings.reports.histograms_every};
@@ -182,7 +182,7 @@ void TrainingLoop::report(StepFigures figures) {
   log_.backend_notes();
 }
 
-/// Collective. Throws Divergence if the loss leaps and the run may roll back.
+/// Collective. Throws Divergence if the loss leaps and --roll-back is set.
 void TrainingLoop::watch_loss(const StepFigures& figures) {
   if (job_.plan.settings.run.roll_back == 0 || figures.samples <= 0) return;
   loss_watch_.saw(figures.loss_sum / figures.samples);
@@ -219,7 +219,7 @@ int TrainingLoop::run() {
     if (!stopped_) validate();
     stopped_ = stopped_ || (stops_here() && !validation_.ends_training());
     const std::int64_t steps = trainer_.steps_done() - start_.standing.step;
-    const bool comparable = job_.plan.agreement->roles().updates_here;  // servers do other work than one rank
+    const bool comparable = job_.plan.agreement->roles().updates_here;  // servers do work that one rank would not have
     log_.results(validation_.beaten_by_constant(), time,
                  {comparable ? advise_one_rank(time, job_.communicator.size(), steps) : "",
                   advise_precision(time, job_.faster_precision)});
@@ -227,7 +227,7 @@ int TrainingLoop::run() {
   }
   checkpoints_.save(record());
   checkpoints_.wait();
-  job_.signals.ignore();  // nothing is left to stop, and the exit code is to report the result
+  job_.signals.ignore();  // nothing is left to stop: the exit code reports the result
   if (idle.empty()) log_.end(trainer_.steps_done(), how_it_ended());
   job_.engine.rounds().together([this] { error_.raise(); });
   job_.console.info(idle.empty() || stopped_ ? last_line() : idle);
@@ -254,7 +254,7 @@ io::TrainingRecord TrainingLoop::record() const {
   return record;
 }
 
-/// The last step of this launch (--stop-at).
+/// Returns the last step of this launch (--stop-at).
 std::int64_t TrainingLoop::stop_step() const {
   const double stop_at = job_.plan.settings.run.stop_at;
   const auto total = static_cast<double>(work_.total_steps);
@@ -262,7 +262,7 @@ std::int64_t TrainingLoop::stop_step() const {
   return stop_at > 0 && step < total ? static_cast<std::int64_t>(step) : work_.total_steps;
 }
 
-/// The reason why a resumed run has no step to make; empty: it has.
+/// Returns the reason why a resumed run has no steps left; "" if it has some.
 std::string TrainingLoop::nothing_left() const {
   if (!is_last_step()) return validation_.nothing_left();
   return fmt::format(
@@ -340,7 +340,7 @@ void TrainingLoop::open_folder(std::optional<io::RunFolder> taken) {
   for (const io::MetricRecord& event : start_.events) log_.add_event(event);
 }
 
-/// Collective. Trains to the end of the run; after a divergence the run goes back to a checkpoint (--roll-back).
+/// Collective. Trains to the end of the run, and returns to a checkpoint after each divergence (--roll-back).
 int train_to_the_end(const Job& job, RestorePoint& origin, std::optional<io::RunFolder> folder,
                      std::optional<TrainingLoop>& loop) {
   const RunOptions& run = job.plan.settings.run;
@@ -430,7 +430,7 @@ int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals&
                 .deadline = io_deadline,
                 .time_left = announce_time(job_time, launched, console, plan),
                 .faster_precision = faster_precision};
-  std::optional<TrainingLoop> loop;  // outlives the steps, whose error is told before this waits for a stuck reader
+  std::optional<TrainingLoop> loop;  // outlives conclude(), which reports an error before this waits for a reader
   restore(*communicator, console, plan, engine, origin);
   loop.emplace(job, origin);
   return session.conclude([&] { return train_to_the_end(job, origin, std::move(folder), loop); });

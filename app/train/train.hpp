@@ -11,12 +11,12 @@
 
 namespace lockstep::app {
 
-/// The options in argv without the program name and the subcommand. Throws UsageError or HelpRequested.
+/// Parses argv without the program name and the subcommand. Throws UsageError or HelpRequested.
 TrainOptions read_train_command(const std::vector<std::string>& arguments);
 
-/// Collective over all ranks. Returns the exit code: 0 done, 75 stopped on request, with a checkpoint or before the
-/// first step. `signals` are ignored after the last checkpoint. Throws comm::ConsensusError for errors that all ranks
-/// know, other exceptions for errors of this rank alone.
+/// Collective. Trains a network. Returns the exit code: 0 if training is done, 75 if it stopped early, either with a
+/// checkpoint or before the first step. Ignores `signals` after the last checkpoint. Throws comm::ConsensusError for
+/// errors that all ranks know, and other exceptions for errors of this rank alone.
 int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals& signals);
 
 }  // namespace lockstep::app

@@ -50,7 +50,8 @@ constexpr std::string_view kTrainExamples =
     "  mpirun -np 8 lockstep train --data shards/fashion --dry-run\n"
     "      print parameters, memory and work per step, and exit\n";
 
-/// Before the ranks are connected, a stalled file system ends this process; the launcher then ends the others.
+/// Returns handlers that end this process if the file system stalls before the ranks are connected. The launcher then
+/// ends the other processes.
 io::IoDeadline::Handlers exit_before_start(double seconds) {
   return {.expired = [seconds](const io::IoDeadline::Pending& pending) {
     comm::write_stderr(fmt::format("lockstep train: error on rank {} (host {}, pid {}): {}\n",
@@ -60,7 +61,7 @@ io::IoDeadline::Handlers exit_before_start(double seconds) {
   }};
 }
 
-/// The value of --io-deadline among arguments that no table has read yet.
+/// Returns the value of --io-deadline in arguments that no table has parsed yet, or its default; in seconds.
 double io_deadline_in(const std::vector<std::string>& arguments) {
   constexpr std::string_view kName = "--io-deadline";
   double seconds = ExecutionOptions{}.io_deadline;
@@ -70,13 +71,13 @@ double io_deadline_in(const std::vector<std::string>& arguments) {
     value.remove_prefix(kName.size());
     if (value.starts_with('=')) value.remove_prefix(1);
     if (value.empty() && i + 1 < arguments.size()) value = arguments[i + 1];
-    std::from_chars(value.data(), value.data() + value.size(), seconds);  // the table reports what is no number
+    std::from_chars(value.data(), value.data() + value.size(), seconds);  // the table reports invalid numbers
   }
   return seconds > 0 ? seconds : ExecutionOptions{}.io_deadline;
 }
 
-/// Options of the run in `folder`, which is resumed from its newest checkpoint. Without a checkpoint the job is
-/// described anew, and the folder's configuration counts only if the command line names no data.
+/// Returns the options of the run in `folder`, which resumes from its newest checkpoint. If it has none, the command
+/// line describes the whole job, and the folder's configuration counts only if the command line names no data.
 std::optional<EarlierOptions> before_in_folder(const fs::path& folder, bool names_data, double io_deadline) {
   const fs::path file = folder / "config.ini", checkpoints = folder / "checkpoints";
   if (folder.empty()) return std::nullopt;

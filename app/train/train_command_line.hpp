@@ -11,19 +11,20 @@
 
 namespace lockstep::app {
 
-/// Support of --config by a command.
+/// Says whether a command takes --config.
 enum class ConfigFile { none, taken };
-/// Reads the command line and the file that it names (by --config or to resume from) into a table that has these
-/// options, then calls settle(). Without `configuration_of` a checkpoint brings no options. Throws the exceptions of
-/// `configuration_of`, UsageError and HelpRequested.
+/// Reads the command line into `table`, which is bound to `options`, together with the file of --config and the stored
+/// options of the run that it resumes; then calls settle(). `configuration_of` reads the options of a checkpoint file;
+/// without it, --resume FILE takes no options from the file. Throws UsageError, HelpRequested and the exceptions of
+/// `configuration_of`.
 void read_train_options(OptionTable& table, TrainOptions& options, const std::vector<std::string>& arguments,
                         std::string_view usage, std::string_view examples, ConfigFile file,
                         const StoredConfiguration& configuration_of = {});
 
-/// Parses argv without the program name and the subcommand. Reads the file that --config names, and the configuration
-/// of the checkpoint that --resume names through `configuration_of`. Throws UsageError or HelpRequested.
+/// Parses argv without the program name and the subcommand. Reads the file that --config names, and calls
+/// `configuration_of` for the checkpoint that --resume names. Throws UsageError or HelpRequested.
 TrainOptions parse_train(const std::vector<std::string>& arguments, const StoredConfiguration& configuration_of);
-/// The same without options from a checkpoint.
+/// The same, without options from a checkpoint file.
 TrainOptions parse_train(const std::vector<std::string>& arguments);
 
 }  // namespace lockstep::app

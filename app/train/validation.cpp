@@ -21,11 +21,11 @@ namespace lockstep::app {
 
 namespace {
 
-/// True if the run's validations were compared by this metric so far.
+/// True if the run has compared its validations by this metric so far.
 bool compares_by(const io::TrainingRecord& record, BestBy metric) {
   try {
     return train_options_of(record).validation.best_by == metric;
-  } catch (const UsageError&) {  // the record is from a version without other metrics
+  } catch (const UsageError&) {  // a version that had no other metrics wrote the record
     return metric == BestBy::usual;
   }
 }
@@ -40,7 +40,7 @@ Validation::Validation(const Plan& plan, comm::Communicator& communicator, Engin
       patience_(options_.patience, options_.min_delta,
                 [task = *workload_.task](double a, double b) { return task.is_better(a, b); }) {}
 
-/// If the run now compares by another metric, the best is that of the new metric.
+/// If --best-by has changed, the best metric is computed anew from the history.
 void Validation::go_on(const io::TrainingRecord& from, const StepsMade& made) {
   validated_before_ = from.validated_step;
   owed_ = from.step > 0 && is_due(made) && validated_before_ < from.step;

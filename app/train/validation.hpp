@@ -1,5 +1,5 @@
 /// \file
-/// The validations of a run.
+/// The validations of a run: evaluates the network, and tracks the best metric, the target and the patience.
 #pragma once
 
 #include <algorithm>
@@ -17,50 +17,50 @@
 
 namespace lockstep::app {
 
-/// One step, or a round of several: from `before` steps done to `now`.
+/// One step, or a round of several steps. `before` and `now` are the numbers of steps done before and after it.
 struct StepsMade {
   std::int64_t before = 0, now = 0;
-  /// True if the event is due in one of them.
+  /// True if an event with this interval is due after one of the steps.
   bool include(const Interval& every) const noexcept { return every.lies_between(before, now); }
 };
 
-/// Evaluates the network on the validation data, and knows the best metric so far, and whether training has reached its
-/// target or its patience is over. All ranks know the same.
+/// Evaluates the network on the validation data. Tracks the best metric so far, and whether training has reached its
+/// target or its patience is over. The state is the same on all ranks.
 class Validation {
  public:
-  /// All must outlive this.
+  /// All references must outlive this object.
   Validation(const Plan& plan, comm::Communicator& communicator, Engine& engine);
 
-  /// Collective. Counts the validations before `from`, the record that the run goes on from (its history is rank 0's).
-  /// `made`: the last steps before it.
+  /// Collective. Restores the state from the validations in the history of `from`, the record from which the run
+  /// continues. Only rank 0 needs the history. `made`: the last step or round before it.
   void go_on(const io::TrainingRecord& from, const StepsMade& made);
   bool is_due(const StepsMade& made) const noexcept { return made.include(workload_.work.evaluate_every); }
-  /// True if the checkpoint that the run goes on from was written where a validation was due, and before it.
+  /// True if a validation was due at the checkpoint from which the run continues, and has not been made.
   bool is_owed() const noexcept { return owed_; }
 
   struct Result {
     Score score;
     double seconds = 0;
   };
-  /// Collective. Evaluates the weights after `step`; nullopt: there are no validation data, or it has done so before.
-  /// Throws Divergence, comm::ConsensusError.
+  /// Collective. Evaluates the weights after `step`. Returns nullopt without validation data, or if `step` was the last
+  /// one evaluated. Throws Divergence if the loss is not finite, and comm::ConsensusError if the metric is not defined.
   std::optional<Result> evaluate(std::int64_t step);
 
-  double seconds() const noexcept { return seconds_; }  ///< duration of all evaluations
+  double seconds() const noexcept { return seconds_; }  ///< total duration of all evaluations
   double best_metric() const noexcept { return best_metric_; }
-  std::int64_t best_step() const noexcept {
-    return best_step_;
-  }  ///< step of the best one that this object has made; -1: none
-  std::int64_t last_step() const noexcept { return std::max(evaluated_step_, validated_before_); }  ///< -1: none
+  /// Step of the best validation that this object has made; -1: none.
+  std::int64_t best_step() const noexcept { return best_step_; }
+  /// Step of the last validation of the run; -1: none.
+  std::int64_t last_step() const noexcept { return std::max(evaluated_step_, validated_before_); }
   bool target_is_reached() const noexcept { return target_reached_; }
   const Patience& patience() const noexcept { return patience_; }
   /// True if the target is reached or patience is over.
   bool ends_training() const noexcept { return target_reached_ || patience_.is_over(); }
-  /// The reason why a resumed run has no step to make; "": validations do not end it.
+  /// Returns the reason why validations end a resumed run at once; "" if they do not.
   std::string nothing_left() const;
-  /// The results for the last line of a run that ends after `step`.
+  /// Returns the results for the last line of a run that ends after `step`.
   std::string results(std::int64_t step) const;
-  /// A warning if the network is no better than a predictor that ignores the sample; "": it is better.
+  /// Returns a warning if the network is no better than a predictor that ignores the sample; "" if it is better.
   std::string beaten_by_constant() const;
 
  private:

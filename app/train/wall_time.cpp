@@ -22,18 +22,19 @@ namespace lockstep::app {
 
 namespace {
 
-/// Time for the end of the program after the checkpoint: last lines, MPI_Finalize, the launcher's own end.
+/// Seconds for the end of the program after the checkpoint: last lines, MPI_Finalize and the end of the launcher.
 constexpr double kMargin = 5;
-/// squeue answers in milliseconds; a controller that is busy or restarts must not keep a job from starting.
+/// Longest time to wait for squeue. It usually answers in milliseconds; a controller that is busy or restarts must not
+/// delay the start of a job.
 constexpr std::chrono::milliseconds kAnswerLimit{5000};
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 std::string seconds_text(double seconds) { return fmt::format("{:.{}f} s", seconds, seconds < 10 ? 1 : 0); }
 
-/// The first line that a program prints, or nullopt: not installed, failed, or silent for too long (then it is killed).
-/// Uses posix_spawn because a fork would run the handlers that network libraries install for it. `setting`, NAME=VALUE,
-/// is added to its environment.
+/// Runs a program and returns the first line that it prints. Returns nullopt if the program is not installed, fails, or
+/// does not end in time; it is then killed. Uses posix_spawn because fork would run the handlers that network libraries
+/// install for it. Adds `setting` (NAME=VALUE) to the program's environment.
 std::optional<std::string> first_line_of(std::vector<std::string> command, std::string setting) {
   std::array<int, 2> pipe_ends{};
   if (pipe2(pipe_ends.data(), O_CLOEXEC) != 0) return std::nullopt;
@@ -62,7 +63,7 @@ std::optional<std::string> first_line_of(std::vector<std::string> command, std::
     pollfd readable{.fd = pipe_ends[0], .events = POLLIN, .revents = 0};
     const int ready = left.count() > 0 ? poll(&readable, 1, static_cast<int>(left.count())) : 0;
     if (ready == 0) break;
-    if (ready < 0) continue;  // a signal, which its handler has noted
+    if (ready < 0) continue;  // interrupted by a signal, whose handler has recorded it
     std::array<char, 512> buffer;
     const ssize_t count = read(pipe_ends[0], buffer.data(), buffer.size());
     if (count > 0) text.append(buffer.data(), static_cast<std::size_t>(count));
@@ -82,15 +83,15 @@ const char* variable(const char* name) {
   return value && *value ? value : nullptr;
 }
 
-/// Seconds since 1970 as text -> seconds from now.
+/// Converts seconds since 1970, as text, to seconds from now.
 std::optional<double> seconds_until(std::string_view epoch) {
   const auto end = parse_digits(epoch);
   if (!end) return std::nullopt;
   return static_cast<double>(*end) - static_cast<double>(std::time(nullptr));
 }
 
-/// This job's name for squeue and scontrol; empty outside Slurm. A task of a job array is ARRAY_TASK, because for both
-/// commands the SLURM_JOB_ID of an array's last task means all of its tasks.
+/// Returns this job's ID for squeue and scontrol; "" outside Slurm. The ID of a task of a job array is ARRAY_TASK,
+/// because SLURM_JOB_ID of the last task means all tasks of the array to both commands.
 std::string slurm_job() {
   const char* const job = variable("SLURM_JOB_ID");
   const char* const array = variable("SLURM_ARRAY_JOB_ID");

@@ -1,6 +1,6 @@
 /// \file
-/// The remaining time of the job, and the last step that fits into it: a job that stops in time leaves a fresh
-/// checkpoint; one that its scheduler kills leaves the last one that it wrote.
+/// The remaining time of the job, and the last step that fits into it. A job that stops in time saves a checkpoint of
+/// its last step. A job that the scheduler kills loses the steps since its last checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -18,60 +18,59 @@ struct Durations {
   double checkpoint = 0;
 };
 
-/// Events that would follow the next step if it were not the last.
+/// Events that follow the next step if it is not the last.
 struct Ahead {
   bool validation = false;
   bool checkpoint = false;
 };
 
-/// The rule: with `left` seconds to go, the next step is the last before the checkpoint. Otherwise there must be time
-/// for the next step and the events after it, then for one more step, for a checkpoint that takes twice as long as any
-/// before, and for the end of the program. The vote that tells all ranks is part of a step, so the decision is made one
-/// step ahead.
+/// True if the next step must be the last one before the final checkpoint, with `left` seconds to go. It is not the
+/// last if there is time for the next step and the events after it, for one more step, for a checkpoint that takes
+/// twice as long as any before, and for the end of the program. The vote that informs all ranks is part of a step, so
+/// the decision is made one step ahead.
 bool is_last_step(double left, const Durations& longest, const Ahead& ahead);
 
-/// Estimated duration of a checkpoint of this size, before one has been written: a slow disk that many share, and the
-/// reading back.
+/// Returns the estimated duration in seconds of a checkpoint of this size, before one has been written. It assumes a
+/// slow shared disk, and includes reading the file back.
 double checkpoint_estimate(std::uint64_t bytes);
 
 /// The job's remaining time in seconds, and its source.
 struct JobTime {
   std::optional<double> left;  ///< nullopt: no known limit
-  std::string source;          ///< "--time-limit", "SLURM_JOB_END_TIME", "squeue"; "" without a limit
+  std::string source;          ///< "--time-limit", "SLURM_JOB_END_TIME" or "squeue"; "": no known limit
   std::string problem;         ///< reason why the end of this job is unknown, and what to do; "": no problem
 };
 
-/// The user's limit, which counts from now on; otherwise Slurm's, from its variable or from squeue, which may take five
-/// seconds at most. For rank 0, once.
+/// Returns the user's limit, which counts from now on, or else Slurm's, from SLURM_JOB_END_TIME or from squeue. Waits
+/// for squeue for five seconds at most. Call once, on rank 0.
 JobTime find_job_time(const TimeLimit& limit);
 
-/// The line for the start of the log: "Slurm job 17, restart 2: it may take 59:40 (squeue)"; "" if there is neither
-/// Slurm nor a limit.
+/// Returns the line for the start of the log, such as "Slurm job 17, restart 2: it may take 59:40 (squeue)"; "" without
+/// Slurm and without a limit.
 std::string describe_job(const JobTime& time);
 
-/// Watches the clock on rank 0. On other ranks, and without a limit, time is never up.
+/// Decides on rank 0 when the job must stop. On other ranks, and without a limit, time is never up.
 class WallTime {
  public:
   WallTime() = default;
-  /// `checkpoint`: expected duration of the first one. A validation is expected to take `validation_steps` times the
-  /// longest step until one has been measured.
+  /// `checkpoint`: expected duration of the first checkpoint, in seconds. Until a validation has been measured, it is
+  /// expected to take `validation_steps` times the longest step.
   WallTime(double seconds_left, double checkpoint, double validation_steps);
 
   void took_step(double seconds);
   void took_validation(double seconds);
   void took_checkpoint(double seconds);
 
-  /// True if the next step has to be the last of this job; stays true.
+  /// True if the next step must be the last of this job. Stays true afterwards.
   bool is_up(const Ahead& ahead);
-  /// The reason for the last message: "41 s of the job's time were left, a checkpoint takes 3.2 s"; "" while time is
-  /// not up.
+  /// The reason for the stop: "41 s of the job's time were left, a checkpoint takes 3.2 s"; "" while time is not up.
   const std::string& reason() const noexcept { return reason_; }
 
  private:
   double left() const;
   Durations expected() const;
 
-  std::optional<double> end_;  ///< end of the job on the steady clock
+  std::optional<double> end_;  ///< end of the job in seconds of the steady clock; nullopt: no limit
   Durations longest_;
   double first_checkpoint_ = 0, validation_steps_ = 0;
   std::string reason_;
