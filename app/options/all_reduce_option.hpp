@@ -1,5 +1,5 @@
 /// \file
-/// --all-reduce: the schedule of sums between hosts, by size.
+/// The option --all-reduce: the algorithm for sums between hosts, chosen by message size.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 namespace lockstep::app {
 
 void add_all_reduce_option(OptionTable& table, ExecutionOptions& options);
-/// The option's text: "auto", "measured", "ring", "16384,1048576".
+/// Returns the option's text: "auto", "measured", "ring", "16384,1048576".
 std::string all_reduce_word(const comm::AllReduceChoice& value);
 
 }  // namespace lockstep::app

@@ -10,12 +10,12 @@ namespace lockstep::app {
 /// A checkpoint of a run.
 struct CheckpointChoice {
   enum class Which {
-    best,    ///< best by validation metric, if there is one; else the newest that verifies
-    latest,  ///< the newest that verifies
+    best,    ///< best by validation metric; the newest valid one if none was validated
+    latest,  ///< the newest valid one
   };
-  std::filesystem::path path;  ///< a run folder, a checkpoints folder, or a file, which leaves nothing to choose
+  std::filesystem::path path;  ///< run folder, checkpoints folder, or one checkpoint file
   Which which = Which::best;
-  std::string name = {};  ///< name of a checkpoint in that folder, which overrides `which`; "": `which` decides
+  std::string name = {};  ///< name of a checkpoint in the folder, overrides `which`; "": `which` decides
 };
 
 }  // namespace lockstep::app

@@ -5,7 +5,7 @@
 namespace lockstep::app {
 namespace {
 
-/// All choices of a type whose values model/ names.
+/// Returns all choices of a type whose names model/ defines.
 template <class Value>
 std::vector<Choice<Value>> named(std::initializer_list<Value> values) {
   std::vector<Choice<Value>> all;

@@ -1,6 +1,6 @@
 /// \file
-/// Options whose value is one of a few names. The names of each type stand here once, for the parser, the help, the
-/// saved configuration and every message.
+/// Options whose value is one of a few names. One list per type defines the names for the parser, the help, the saved
+/// configuration and all messages.
 #pragma once
 
 #include <string>
@@ -15,12 +15,12 @@ struct Choice {
   Value value;
 };
 
-/// All choices of a type, in the order in which the help lists them. Specialised in choices.cpp, and beside the options
-/// of a command that alone has the type.
+/// Returns all choices of a type, in the order of the help. Specialised in choices.cpp; for a type that only one
+/// command has, in the file of that command's options.
 template <class Value>
 std::vector<Choice<Value>> choices();
 
-/// The name of `value`; "" if it has none.
+/// Returns the name of `value`; "" if it has none.
 template <class Value>
 std::string word_of(const Value& value, const std::vector<Choice<Value>>& of = choices<Value>()) {
   for (const Choice<Value>& choice : of) {

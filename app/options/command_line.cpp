@@ -24,9 +24,10 @@ bool is_known_option(const OptionTable& table, std::string_view word) {
          (name.starts_with("no-") && table.find(name.substr(3)) != nullptr);
 }
 
-/// Resolves two ambiguities of Boost, which would take any next argument as an optional value, and an option as a
-/// required one. Every option with an optional value gets it joined ("--resume" becomes "--resume=auto"); the next
-/// argument becomes the value only if it can be nothing else.
+/// Resolves two ambiguities of Boost. Boost takes any next argument as an optional value, and an option as a required
+/// value. This joins every optional value to its option ("--resume" becomes "--resume=auto"). The next argument is the
+/// value of a yes/no option only if it is yes, no or a synonym, and of another option only if it does not begin with
+/// "-". Throws UsageError if an option follows where a value is required.
 std::vector<std::string> settle_values(const OptionTable& table, const std::vector<std::string>& arguments) {
   std::vector<std::string> settled;
   for (std::size_t i = 0; i < arguments.size(); ++i) {
@@ -80,13 +81,14 @@ po::options_description describe(const OptionTable& table, bool takes_config) {
                                hint.empty() ? fmt::format("; `{} --help` lists the options", table.command()) : hint));
 }
 
-/// True for an option without its dashes, "epochs=3" or "epochs", unless a file has that name.
+/// True if `word` is an option without its dashes, such as "epochs=3" or "epochs", and no file has this name.
 bool lacks_dashes(const OptionTable& table, const std::string& word) {
   std::error_code ignored;
   return table.find(word.substr(0, word.find('='))) != nullptr && !std::filesystem::exists(word, ignored);
 }
 
-/// Refuses a bare argument that is no value of the positional option, which may have a value already.
+/// Throws UsageError for a bare argument that is not accepted. `taken`: the positional option if it has a value
+/// already.
 [[noreturn]] void refuse_word(const OptionTable& table, const std::string& word, const Option* taken) {
   if (word.size() > 1 && word.front() == '-') refuse_unknown(table, word, false);
   if (lacks_dashes(table, word)) {
@@ -103,7 +105,7 @@ bool lacks_dashes(const OptionTable& table, const std::string& word) {
 CommandLine read_command_line(const OptionTable& table, const std::vector<std::string>& arguments, bool takes_config) {
   using style = po::command_line_style::style_t;
   constexpr int kStyle = style::allow_long | style::long_allow_adjacent | style::long_allow_next | style::allow_short |
-                         style::allow_dash_for_short | style::short_allow_next;  // no guessing of abbreviations
+                         style::allow_dash_for_short | style::short_allow_next;  // no abbreviations
   const po::options_description description = describe(table, takes_config);
   CommandLine line;
   const auto positional =

@@ -1,5 +1,5 @@
 /// \file
-/// The content of --help as data, from which the text on a terminal, manual pages and shell completions are made.
+/// The content of --help as data. The text on a terminal, manual pages and shell completions are made from it.
 #pragma once
 
 #include <string>
@@ -22,11 +22,11 @@ struct HelpRow {
   std::string value_name;  ///< "N"
   std::string help;
   std::vector<std::string> words;  ///< all valid values; empty: anything
-  std::string usual;  ///< the value that applies unless the user gives one; "" if the help does not tell it
+  std::string usual;               ///< default value; "": not shown
 
-  /// "--epochs N", "--[no-]shuffle", "--resume[=FILE]"
+  /// Returns "--epochs N", "--[no-]shuffle" or "--resume[=FILE]".
   std::string spelled() const;
-  /// The help with the valid values and the usual value.
+  /// Returns the help with the valid values and the default.
   std::string explanation() const;
 };
 
@@ -38,28 +38,30 @@ struct HelpPage {
 
   std::string command;                     ///< "lockstep train"
   std::string synopsis;                    ///< "mpirun -np RANKS lockstep train --data FOLDER [options]"
-  std::string description;                 ///< lines of prose; empty lines separate paragraphs
+  std::string description;                 ///< lines of text; empty lines separate paragraphs
   std::vector<Network> networks = {};      ///< networks to choose from, if --model was not given
   std::vector<Network> chosen = {};        ///< the chosen network
-  std::vector<HelpRow> rows = {};          ///< rows, those of a group one after another
-  bool takes_config = false;               ///< --config FILE
+  std::vector<HelpRow> rows = {};          ///< the rows of a group are consecutive
+  bool takes_config = false;               ///< the command has --config FILE
   std::vector<std::string> examples = {};  ///< lines; comments begin with more blanks
 };
 
-/// `usage` is "Usage: SYNOPSIS", an empty line, the description; `examples` is "", or "\nExamples\n" and lines.
+/// Makes a page without rows. `usage`: "Usage: SYNOPSIS", an empty line and the description. `examples`: "", or
+/// "\nExamples\n" and lines.
 HelpPage help_page(std::string_view command, std::string_view usage, std::string_view examples);
 
-/// 100 columns: usage, networks, groups, one row per option, examples.
+/// Returns the text for a terminal of 100 columns: usage, networks, one row per option by groups, examples.
 std::string to_text(const HelpPage& page);
 
-/// An option of every command besides its rows; "--help" is the last.
+/// An option that does not come from a table: --config or --help.
 struct GeneralOption {
   std::string_view spelled;
   std::string_view help;
 };
+/// Returns the general options of the page's command; --help is the last.
 std::vector<GeneralOption> general_options(const HelpPage& page);
 
-/// One paragraph about the notation of defaults and of yes/no options.
+/// Returns a paragraph about the notation of defaults and of yes/no options.
 std::string notes_on_options(const HelpPage& page);
 
 }  // namespace lockstep::app

@@ -32,7 +32,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-/// Errors are ends of a sentence that begins with the whole text.
+/// Thrown by the parsers of items. The caller puts the whole text before `item` and `reason`.
 struct Refusal {
   std::string item, reason;
 };

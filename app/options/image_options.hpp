@@ -1,5 +1,5 @@
 /// \file
-/// Options for images: their shape, and --augment.
+/// Options for images: the shape of an image, and --augment.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace lockstep::app {
 
-/// Parses "224x224x3" or "28x28" (one channel). Throws UsageError that says what is wrong with the text.
+/// Parses "224x224x3" or "28x28" (one channel). Throws UsageError with the reason.
 model::ImageShape parse_image_shape(const std::string& text);
 std::string to_text(const model::ImageShape& shape);
 
-/// Random changes of images of unknown size (model/augmentation.hpp explains them).
+/// Random changes of images, before the size of the images is known. See model/augmentation.hpp.
 struct AugmentOptions {
   struct Crop {
     std::int64_t height = 0, width = 0;
@@ -31,14 +31,14 @@ struct AugmentOptions {
   bool operator==(const AugmentOptions&) const = default;
 };
 
-/// "none" or a comma-separated list of pad=N, crop=N, crop=HxW, crop=DxHxW, area=SHARE, flip, flip=DIRECTIONS (letters
-/// d, h, w), symmetries, brightness=V, contrast=LOW:HIGH, each at most once. Throws UsageError that names the item and
-/// the mistake.
+/// Parses "none" or a comma-separated list of pad=N, crop=N, crop=HxW, crop=DxHxW, area=SHARE, flip, flip=DIRECTIONS
+/// (letters d, h, w), symmetries, brightness=V, contrast=LOW:HIGH, each at most once. Throws UsageError that names the
+/// item and the reason.
 AugmentOptions parse_augmentation(const std::string& text);
-/// Text that parse_augmentation() reads back.
+/// Returns the text that parse_augmentation() reads back.
 std::string to_text(const AugmentOptions& options);
-/// The augmentation for images or volumes of this size, with the default normalisation. Throws UsageError if an item
-/// does not fit them.
+/// Returns the augmentation for images or volumes of this size, with the default normalisation. Throws UsageError if an
+/// item does not fit the size.
 model::Augmentation augmentation_of(const AugmentOptions& options, const model::ImageShape& in);
 
 }  // namespace lockstep::app

@@ -11,9 +11,9 @@
 #include "app/options/other_names.hpp"
 #include "model/nearest_name.hpp"
 
-// The dialect: `name = value`, one per line. A line that begins with # or ; is a comment, and so is the rest of a line
-// after a blank and #. Values that contain comment signs, quotes, line breaks or outer blanks stand in double quotes
-// with \" \\ \n inside. (Boost's own reader cuts every value at # and has no line numbers.)
+// The format: one `name = value` per line. A line that begins with # or ; is a comment, and so is the rest of a line
+// after a blank and #. Values that contain comment signs, quotes, line breaks or outer blanks are written in double
+// quotes, with the escapes \" \\ \n \r. Boost's reader is not used: it cuts every value at # and has no line numbers.
 
 namespace lockstep::app {
 namespace {
@@ -29,7 +29,7 @@ std::string quoted_if_needed(const std::string& value) {
   return text + '"';
 }
 
-/// `text` begins with a quote. Throws UsageError.
+/// Returns the value in a text that begins with a quote. Throws UsageError.
 std::string unquoted(std::string_view text, const std::string& where) {
   std::string value;
   std::size_t i = 1;

@@ -1,13 +1,13 @@
 /// \file
-/// Paths in a run's configuration after the run's folder was moved or is mounted elsewhere.
+/// Paths in a run's configuration, after the run's folder was moved or mounted elsewhere.
 #pragma once
 
 #include <filesystem>
 
 namespace lockstep::app {
 
-/// Returns `file` if it exists or if there is no other candidate. Otherwise returns the path that has the same position
-/// relative to the run's present folder that `file` had relative to the former one: data that were moved with the run.
+/// Finds data that were moved together with the run. Returns `file` if it exists. Otherwise returns the path that has
+/// the same position relative to `run_now` that `file` has relative to `run_before`, or `file` if that does not exist.
 std::filesystem::path moved_along(const std::filesystem::path& file, const std::filesystem::path& run_before,
                                   const std::filesystem::path& run_now);
 

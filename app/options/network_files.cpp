@@ -22,7 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The text of a file; nullopt if it cannot be read. Texts that are too long for a network end early.
+/// Returns the text of a file; nullopt if it cannot be read. Reads at most model::kMaxYamlBytes + 1 bytes, one more
+/// than a network may have.
 std::optional<std::string> text_of(const fs::path& file) {
   std::error_code unknown;
   if (!fs::is_regular_file(file, unknown)) return std::nullopt;
@@ -43,9 +44,9 @@ std::shared_ptr<const model::NetworkKind> network_in(std::string text, const std
   }
 }
 
-/// The value of `--name VALUE` or `--name=VALUE`, and where it stands; an option whose value is optional may have none.
+/// `--name VALUE` or `--name=VALUE` among the arguments. The value is "" if the option has none.
 struct Found {
-  std::size_t first = 0, count = 0;  ///< arguments
+  std::size_t first = 0, count = 0;  ///< index and number of its arguments
   std::string value = {};
 };
 std::optional<Found> find_argument(const std::vector<std::string>& arguments, const std::string& name) {
@@ -60,20 +61,20 @@ std::optional<Found> find_argument(const std::vector<std::string>& arguments, co
   return std::nullopt;
 }
 
-/// The text of the network in the newest checkpoint that can be read, else that in the run's folder.
+/// Returns the text of the network in the newest readable checkpoint, or else in the run's folder.
 std::string network_of_run(const fs::path& folder, const StoredConfiguration& configuration_of) {
   if (configuration_of) {
     for (const io::FoundCheckpoint& found : io::list_checkpoints(folder / "checkpoints")) {
       try {
         return configuration_of(found.file).network;
-      } catch (const UsageError&) {  // damaged: the code that resumes reports it
+      } catch (const UsageError&) {  // damaged: resuming reports it
       }
     }
   }
   return text_of(folder / kNetworkFile).value_or("");
 }
 
-/// The run that the arguments resume, if it has a checkpoint.
+/// Returns the run that the arguments resume, if it has a checkpoint and its network may come from a file.
 std::optional<StoredRun> resumed_run(const std::vector<std::string>& arguments,
                                      const StoredConfiguration& configuration_of) {
   const std::optional<Found> resume = find_argument(arguments, "resume"), run = find_argument(arguments, "run");
@@ -84,12 +85,12 @@ std::optional<StoredRun> resumed_run(const std::vector<std::string>& arguments,
     }
     if (!run) return std::nullopt;
     const fs::path folder = run->value;
-    // Checkpoints are looked at for networks from files alone: others are read later, under a deadline.
+    // Only runs whose network comes from a file need their checkpoint here. Others read it later, under a deadline.
     const auto configuration = text_of(folder / "config.ini");
     if (!configuration || !model::is_network_file(model_in(*configuration))) return std::nullopt;
     if (io::list_checkpoints(folder / "checkpoints").empty()) return std::nullopt;
     return StoredRun{*configuration, network_of_run(folder, configuration_of)};
-  } catch (const std::runtime_error&) {  // the code that resumes reports the error
+  } catch (const std::runtime_error&) {  // resuming reports the error
     return std::nullopt;
   }
 }
@@ -154,7 +155,7 @@ void require_fitting_names(const OptionTable& table, const model::NetworkKind& k
                                    option.name, table.command()));
     }
   }
-  if (table.find("dry-run") == nullptr) return;  // only train and check have all options of training
+  if (table.find("dry-run") == nullptr) return;  // only train and check have all training options
   constexpr std::array<std::string_view, 8> kGroups{"Data",
                                                     "Loss",
                                                     "Optimiser",

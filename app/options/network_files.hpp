@@ -1,5 +1,6 @@
 /// \file
-/// The networks of users' files. Their options become rows of the table, so a file is read before the command line is.
+/// Networks that users describe in files. The options of such a network become rows of the table, so its file is read
+/// before the command line is parsed.
 #pragma once
 
 #include <memory>
@@ -13,31 +14,33 @@
 
 namespace lockstep::app {
 
-/// Throws UsageError for a file that cannot be read or describes no network, "net.yaml:14: ...".
+/// Reads a network from a file. Throws UsageError ("net.yaml:14: ...") if the file cannot be read or describes no
+/// network.
 std::shared_ptr<const model::NetworkKind> read_network_file(const std::string& file);
 
-/// The network of a stored run; nullptr: a shipped one. Throws UsageError.
+/// Returns the network of a stored run; nullptr for a shipped network. Throws UsageError.
 std::shared_ptr<const model::NetworkKind> stored_network(const StoredRun& run);
 
-/// A command line, and the network of the file that it names.
+/// A command line and the user's network that it names.
 struct NamedNetwork {
   std::shared_ptr<const model::NetworkKind> source = {};  ///< nullptr: a shipped network
-  std::vector<std::string> arguments;  ///< without --model FILE, if a resumed run has brought its network
-  std::string note = {};               ///< such a file differs from the run's network
+  std::vector<std::string> arguments;                     ///< without --model FILE if a resumed run has its own network
+  std::string note = {};                                  ///< warning if such a FILE differs from the run's network
 };
-/// Looks for --model FILE among the arguments and in the file of --config; a run that is resumed has its own text.
-/// Throws UsageError.
+/// Finds --model FILE in the arguments or in the file of --config, and reads the network. A run that resumes uses the
+/// network stored in its checkpoint or folder instead. Throws UsageError.
 NamedNetwork find_network(const std::vector<std::string>& arguments, const StoredConfiguration& configuration_of = {});
 
-/// The same network under another name of its file; a shipped network as it is.
+/// Returns the network with another name of its file. Returns a shipped network unchanged.
 model::NetworkOptions with_file(const model::NetworkOptions& network, const std::string& file);
 
-/// Throws UsageError if options of the user's file have names of other options, or if its training defaults are none.
+/// Throws UsageError if an option of the user's file has the name of another option of the table, or if its training
+/// defaults name options that a network may not set.
 void require_fitting_names(const OptionTable& table, const model::NetworkKind& kind);
 
-/// The value of `model` in a configuration; "" if there is none.
+/// Returns the value of `model` in a configuration; "" if there is none.
 std::string model_in(const std::string& configuration);
-/// The configuration without options that only its network has, for a table with the rows of another network.
+/// Returns the configuration without the options of its network `kind` that `table`, built for another network, lacks.
 std::string without_options_of(const model::NetworkKind& kind, const std::string& configuration,
                                const OptionTable& table);
 

@@ -1,4 +1,5 @@
-/// The options of networks. Their rows come from the declarations of the kinds.
+/// \file
+/// The rows of the network options, made from the declarations of each kind of network.
 #include <algorithm>
 #include <stdexcept>
 #include <type_traits>
@@ -13,8 +14,8 @@
 namespace lockstep::app {
 namespace {
 
-/// Kinds that take an option of this name. A user's file that declares it stands alone: its option may be of another
-/// type than that of shipped networks.
+/// Returns the kinds of network that take an option of this name. If the user's file declares the option, returns only
+/// the user's kind, because its option may have another type than that of shipped networks.
 std::vector<const model::NetworkKind*> kinds_with(std::string_view option, const model::NetworkOptions& options) {
   if (options.source != nullptr && options.source->find(option) != nullptr) return {options.source.get()};
   std::vector<const model::NetworkKind*> kinds;
@@ -24,10 +25,10 @@ std::vector<const model::NetworkKind*> kinds_with(std::string_view option, const
   return kinds;
 }
 
-/// The value of --model for a kind.
+/// Returns the value of --model for a kind.
 const std::string& model_name(const model::NetworkKind& kind) { return kind.file.empty() ? kind.name : kind.file; }
 
-/// The declaration by the user's file, by the chosen kind, or by the first kind that takes the option.
+/// Returns the declaration of the option in the user's file, in the chosen kind, or in the first kind that takes it.
 const model::NetworkOption& declared(std::string_view option, const model::NetworkOptions& options) {
   if (options.source != nullptr && options.source->find(option) != nullptr) return *options.source->find(option);
   const model::NetworkOption* const own = model::network_kind(options).find(option);
@@ -45,7 +46,7 @@ std::string read(const Option& /*row*/, const std::string& text, model::Initiali
 
 std::string read(const Option& /*row*/, const std::string& text, std::string& value) {
   value = text;
-  return "";  // one_of() has refused any other name
+  return "";  // one_of() rejects invalid names
 }
 
 template <class Value>
@@ -53,8 +54,8 @@ std::string read(const Option& row, const std::string& text, Value& value) {
   return row.read(text, value);
 }
 
-/// True for "auto", and for its forms in older configurations of shipped networks: 0 where 0 is no valid value, or an
-/// empty list.
+/// True if the network chooses the value: for "auto", and for its forms in older configurations of shipped networks,
+/// which are an empty list, and 0 if 0 is not a valid value.
 bool leaves_it_to_the_network(const std::string& text, std::string_view name, const model::NetworkOptions& options) {
   const model::NetworkOption& option = declared(name, options);
   if (options.source != nullptr && &option == options.source->find(name)) return text == "auto" && option.automatic;
@@ -63,7 +64,7 @@ bool leaves_it_to_the_network(const std::string& text, std::string_view name, co
          (text == "none" && std::holds_alternative<model::Numbers>(option.value));
 }
 
-/// The least strict bound over all kinds; the chosen kind's bound is checked at the end.
+/// Returns the least strict bound of all kinds. settle_network_options() checks the bound of the chosen kind.
 std::optional<double> loosest(const std::vector<const model::NetworkKind*>& kinds, std::string_view option,
                               std::optional<double> model::NetworkOption::*bound,
                               const double& (*looser)(const double&, const double&)) {
@@ -75,7 +76,7 @@ std::optional<double> loosest(const std::vector<const model::NetworkKind*>& kind
   return result;
 }
 
-/// All values that any kind allows; those of the chosen kind are checked at the end.
+/// Returns all names that any kind allows. settle_network_options() checks those of the chosen kind.
 std::vector<std::string> allowed_words(const std::vector<const model::NetworkKind*>& kinds, std::string_view option) {
   std::vector<std::string> words;
   for (const model::NetworkKind* kind : kinds) {
@@ -121,7 +122,7 @@ void add_row(OptionTable& table, model::NetworkOptions& options, const std::stri
 
 namespace {
 
-/// Reads the network of a user's file unless the options have it already.
+/// Sets the network, and reads a user's file unless the options have its network already.
 std::string choose(const std::string& model, model::NetworkOptions& options) {
   const bool is_known = options.source != nullptr && options.source->file == model;
   if (model::is_network_file(model) && !is_known) options.source = read_network_file(model);
@@ -157,12 +158,12 @@ void add_options_of_file(OptionTable& table, model::NetworkOptions& options) {
 
 namespace {
 
-/// True if the size of a step does not depend on the size of the gradient; such optimisers need much smaller rates.
+/// True if the size of an update does not depend on the size of the gradient. Such optimisers need much smaller rates.
 bool is_adaptive(std::string_view optimizer) {
   return optimizer == "adam" || optimizer == "adamw" || optimizer == "lamb";
 }
 
-/// The optimiser that the network is trained with unless the user chooses another.
+/// Returns the default optimiser of the network.
 std::string_view usual_optimizer(const model::NetworkOptions& network) {
   for (const auto& [name, value] : model::network_kind(network).training_defaults) {
     if (name == "optimizer") return value;
@@ -174,7 +175,7 @@ std::string_view usual_optimizer(const model::NetworkOptions& network) {
 
 std::vector<std::string> apply_network_defaults(OptionTable& table, const model::NetworkOptions& network) {
   std::vector<std::string> applied;
-  const Option* const optimizer = table.find("optimizer");  // nullptr for commands that do not train
+  const Option* const optimizer = table.find("optimizer");  // nullptr if the command does not train
   const bool chosen_by_user = optimizer != nullptr && optimizer->source() != OptionSource::default_value;
   bool has_rate = false;
   for (const auto& [name, value] : model::network_kind(network).training_defaults) {
@@ -182,7 +183,7 @@ std::vector<std::string> apply_network_defaults(OptionTable& table, const model:
     if (option == nullptr || option->source() != OptionSource::default_value) continue;
     if (name == "learning-rate" && chosen_by_user &&
         is_adaptive(optimizer->text()) != is_adaptive(usual_optimizer(network))) {
-      continue;  // a rate goes with its optimiser
+      continue;  // the network's rate is for its own optimiser
     }
     has_rate = has_rate || name == "learning-rate";
     option->assign(value, OptionSource::default_value,

@@ -13,7 +13,7 @@
 namespace lockstep::app {
 namespace {
 
-/// Reads the whole of `text` as a finite number, or returns what is wrong with it.
+/// Parses the whole of `text` as a finite number. Returns "", or the error.
 template <class T>
 std::string parse_number(std::string_view text, T& value) {
   const char* const last = text.data() + text.size();
@@ -47,7 +47,7 @@ std::string join(const std::vector<std::int64_t>& values) {
   return values.empty() ? "none" : fmt::format("{}", fmt::join(values, ","));
 }
 
-/// True if the given value already switches the option off: it may stand beside options that would do so.
+/// True if the option's value switches it off. It may then be given together with options under which it has no effect.
 bool says_off(const Option& option) {
   const std::string text = option.text();
   return option.is_default() && (text == "no" || text == "0" || text.empty() || text == "none" || text == "auto");
@@ -185,7 +185,7 @@ Option& OptionTable::bind(Option& option, std::function<std::string(const std::s
   return option;
 }
 
-// The rows live in a deque and never move, so functions of a row may point at it.
+// The rows are in a deque and never move, so the functions of a row may keep a reference to it.
 
 Option& OptionTable::add(std::string name, bool& field, std::string help) {
   Option& option = append(std::move(name), "", std::move(help));

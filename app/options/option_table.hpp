@@ -1,7 +1,7 @@
 /// \file
 /// The declaration of options: one row per option, bound to the field that it sets. The command line, the INI file, the
-/// help text, the saved configuration and the list of valid names all come from these rows. A field's initial value is
-/// the default. Private to the readers of options.
+/// help, the saved configuration and the list of valid names are all derived from these rows. The value of a field when
+/// its row is added is the default. Private to the code that reads options.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@
 
 namespace lockstep::app {
 
-/// Source of an option's value; later ones win.
+/// Source of an option's value. Later sources override earlier ones.
 enum class OptionSource {
   default_value,
-  checkpoint,  ///< checkpoint that a run resumes, or that provides its initial weights
+  checkpoint,  ///< checkpoint that a run resumes or that provides its initial weights
   file,
   command_line,
 };
@@ -34,30 +34,31 @@ class Option {
   using Shape = OptionShape;
 
   // --- declaration, chained ---
-  /// Numbers (each element of a list) must be at least, above, at most, below `bound`.
+  /// Bounds for a number, or for each element of a list: at_least and at_most include the bound.
   Option& at_least(double bound);
   Option& above(double bound);
   Option& at_most(double bound);
   Option& below(double bound);
   /// The value is one of these names.
   Option& one_of(std::vector<std::string> names);
-  /// Besides the names of one_of(), values for which this is true.
+  /// Accepts also values for which `accepted` is true, besides the names of one_of().
   Option& or_if(bool (*accepted)(std::string_view));
-  /// A further check of text(): returns "" or what is wrong with it ("is not …").
+  /// Adds a check of text() after parsing. `check` returns "", or the error ("is not …").
   Option& check(std::function<std::string(const std::string&)> check);
   /// --name alone means --name=value.
   Option& alone_means(std::string value);
   /// The first bare argument of the command line is this option's value.
   Option& positional();
-  /// The option may be repeated, as bare arguments are; parse() appends to the value then.
+  /// The option, or its bare argument, may be repeated; parsing then appends to the value.
   Option& several();
   /// The option has an effect only while `other` has one of these values.
   Option& only_with(std::string other, std::vector<std::string> values);
   /// The option has an effect only while `other` differs from its default.
   Option& needs(std::string other);
-  /// The option has no effect while `other` differs from its default: giving both is an error.
+  /// The option has no effect while `other` differs from its default; giving both is an error.
   Option& contradicts(std::string other);
-  /// A value that leaves the decision to the run ("auto"): it does not undo a decision stored in a checkpoint.
+  /// Declares values that leave the decision to the run ("auto"). Such a value does not override a decision stored in a
+  /// checkpoint.
   Option& left_open_by(std::function<bool(const std::string&)> open);
   Option& left_open_by(std::string value);
   /// Replaces the text for the help.
@@ -77,20 +78,21 @@ class Option {
   bool is_positional() const noexcept { return positional_; }
   bool is_several() const noexcept { return several_; }
   OptionSource source() const noexcept { return source_; }
-  /// The field's value as text that assign() accepts.
+  /// Returns the field's value as text that assign() accepts.
   std::string text() const { return text_(); }
   bool is_default() const { return text_() == default_; }
   bool is_hidden() const noexcept { return hidden_; }
   const std::string& spelled() const noexcept { return spelled_; }  ///< the user's spelling
-  /// Checks the value of a text, within the bounds. Returns "", or what is wrong with the text and leaves `value`
-  /// alone.
+  /// Parses `text` and checks the bounds. Returns "", or the error, and then does not change `value`.
   std::string read(const std::string& text, bool& value) const;
   std::string read(const std::string& text, std::vector<std::int64_t>& value) const;
   template <class Number>
   std::string read(const std::string& text, Number& value) const;
-  /// Parses and checks `value`. Throws UsageError that begins with `spelled`, the user's spelling of the option
-  /// ("--epochs" or "run.ini:3: epochs"). A value that leaves the decision open does not change a checkpoint's value.
+  /// Parses and checks `value`. On an error, throws UsageError that begins with `spelled`, the user's spelling of the
+  /// option ("--epochs" or "run.ini:3: epochs"), and does not change the field. A value that leaves the decision open
+  /// does not change a value from a checkpoint.
   void assign(const std::string& value, OptionSource source, const std::string& spelled);
+  /// Returns the field to its default.
   void reset();
 
  private:
@@ -110,27 +112,28 @@ class Option {
   std::string name_, group_, value_name_, help_, default_, alone_;
   Shape shape_ = Shape::value;
   bool positional_ = false, several_ = false, hidden_ = false;
-  bool left_open_ = false;  ///< the assigned value leaves the decision to the run
+  bool left_open_ = false;  ///< the present value leaves the decision to the run
   std::vector<std::string> names_;
-  bool (*accepted_)(std::string_view) = nullptr;  ///< besides names_
+  bool (*accepted_)(std::string_view) = nullptr;  ///< accepts values besides names_
   std::optional<Bound> lower_, upper_;
   std::function<std::string(const std::string&)> check_;
   std::function<bool(const std::string&)> open_;
   std::vector<Relation> relations_;
   OptionSource source_ = OptionSource::default_value;
   std::string spelled_;
-  /// Returns "" or what is wrong with the text.
+  /// Sets the field; returns "", or the error.
   std::function<std::string(const std::string&)> parse_;
   std::function<std::string()> text_;
 };
 
 class OptionTable {
  public:
-  /// `command` as the user types it: "lockstep train".
+  /// `command`: the command as the user types it, "lockstep train".
   explicit OptionTable(std::string command) : command_(std::move(command)) {}
 
+  /// Sets the group of the rows that are added from now on.
   void group(std::string title) { group_ = std::move(title); }
-  /// The field must outlive the table. `value_name` is for the help ("STEPS").
+  /// Adds a row. The field must outlive the table. `value_name`: name of the value in the help ("STEPS").
   Option& add(std::string name, bool& field, std::string help);
   template <class Number>
   requires std::is_arithmetic_v<Number> Option& add(std::string name, Number& field, std::string value_name,
@@ -138,10 +141,10 @@ class OptionTable {
   Option& add(std::string name, std::optional<double>& field, std::string value_name, std::string help);
   Option& add(std::string name, std::string& field, std::string value_name, std::string help);
   Option& add(std::string name, std::filesystem::path& field, std::string value_name, std::string help);
-  /// A comma-separated list. An empty list is written "none"; it is accepted only if the default is empty.
+  /// The value is a comma-separated list. "none" is the empty list, accepted only if the default is empty.
   Option& add(std::string name, std::vector<std::int64_t>& field, std::string value_name, std::string help);
 
-  /// One of a few names.
+  /// The value is one of a few names.
   template <class Value>
   Option& add_choice(std::string name, Value& field, std::string value_name, std::string help,
                      const std::vector<Choice<Value>>& of = choices<Value>()) {
@@ -151,19 +154,19 @@ class OptionTable {
       for (const Choice<Value>& choice : of) {
         if (choice.word == text) field = choice.value;
       }
-      return std::string();  // one_of() has refused all other names
+      return std::string();  // one_of() rejects all other names
     };
     return bind(append(std::move(name), std::move(value_name), std::move(help)), parse,
                 [&field, of] { return word_of(field, of); })
         .one_of(std::move(words));
   }
-  /// An option without a field. `parse` returns "", or what is wrong with the text ("is not …") and changes nothing; it
-  /// reads back the output of `text`. Rows never move, so `parse` may keep a reference to its row.
+  /// Adds an option without a field. `parse` returns "", or the error ("is not …") and then changes nothing. It accepts
+  /// the output of `text`. Rows never move, so `parse` may keep a reference to its row.
   Option& add_free(std::string name, Option::Shape shape, std::string value_name, std::string help,
                    std::function<std::string(const Option&, const std::string&)> parse,
                    std::function<std::string()> text);
-  /// A value with a text form of its own. `parse` returns "", or what is wrong with the text ("is not …") and leaves
-  /// the value alone; it reads back the output of `text`.
+  /// Adds an option whose value has its own text form. `parse` returns "", or the error ("is not …") and then does not
+  /// change the value. It accepts the output of `text`.
   template <class Value>
   Option& add_parsed(std::string name, Value& field, std::string value_name, std::string help,
                      std::string (*parse)(const std::string&, Value&), std::string (*text)(const Value&)) {
@@ -176,22 +179,22 @@ class OptionTable {
   const std::string& command() const noexcept { return command_; }
   const std::deque<Option>& options() const noexcept { return options_; }
   std::deque<Option>& options() noexcept { return options_; }
-  /// nullptr when there is none.
+  /// Returns the option; nullptr if there is none.
   Option* find(std::string_view name);
   const Option* find(std::string_view name) const;
   std::vector<std::string> names() const;
-  /// Long names of options that differ from their defaults and leave nothing open, in table order.
+  /// Returns the names of options set by any source, in table order, except those that leave the decision to the run.
   std::vector<std::string> given() const;
-  /// The subset of given() whose values come from a checkpoint.
+  /// Returns the subset of given() whose values come from a checkpoint.
   std::vector<std::string> from_checkpoint() const;
   /// True if the option has an effect, given the values of the others.
   bool in_use(const Option& option) const;
 
-  /// Throws UsageError if options contradict each other or have no effect. Between two sources the later one wins: an
-  /// option of the file that the command line contradicts, or one of the checkpoint that either contradicts, returns to
-  /// its default.
+  /// Throws UsageError if options from the same source contradict each other, or if an option has no effect. If the
+  /// sources differ, the later one wins, and the other option returns to its default: an option of the file that the
+  /// command line contradicts, or an option of the checkpoint that either contradicts.
   void check_relations();
-  /// Throws UsageError that says that --name is missing and explains its purpose.
+  /// Throws UsageError if --name has an empty value. The message says that it is missing, and ends with `what`.
   void require(std::string_view name, std::string_view what) const;
 
  private:
@@ -207,7 +210,7 @@ class OptionTable {
 
 /// Removes blanks at both ends.
 std::string_view trimmed(std::string_view text);
-/// "" if `parse` returns, else the text of the UsageError that it throws: for options with a parser of their own.
+/// Calls `parse`. Returns "", or the text of the UsageError that it throws. For options whose parser throws.
 template <class Parse>
 std::string refusal_of(Parse parse) {
   try {
@@ -229,16 +232,17 @@ struct CommandLine {
   std::string config;  ///< --config FILE; "" = none
   bool help = false;
 };
-/// Splits the arguments and finds the options' names; does not check values. `takes_config`: the command knows
+/// Splits the arguments into options and values, without a check of the values. `takes_config`: the command has
 /// --config. Throws UsageError.
 CommandLine read_command_line(const OptionTable& table, const std::vector<std::string>& arguments, bool takes_config);
+/// Assigns the options of the command line. Throws UsageError.
 void apply(const CommandLine& line, OptionTable& table);
 /// Reads all arguments of a command without --config. Throws UsageError, and HelpRequested for --help.
 void read_options(OptionTable& table, const std::vector<std::string>& arguments, std::string_view usage,
                   std::string_view examples);
 
 // table_help.cpp
-/// Help for all rows that are not hidden; `usage` and `examples` as in help_page().
+/// Makes the help page of all rows that are not hidden; `usage` and `examples` as in help_page().
 HelpPage make_help(const OptionTable& table, std::string_view usage, std::string_view examples, bool takes_config);
 
 // ini_file.cpp
@@ -246,9 +250,9 @@ HelpPage make_help(const OptionTable& table, std::string_view usage, std::string
 void apply_ini(const std::string& text, const std::string& source_name, OptionTable& table,
                OptionSource source = OptionSource::file);
 void apply_ini_file(const std::filesystem::path& file, OptionTable& table);
-/// The value in the text behind `name =`. Throws UsageError.
+/// Returns the value in `text`, the part of a line after `name =`. Throws UsageError.
 std::string ini_value(std::string_view text);
-/// Every option once, under its group; options without effect become comments.
+/// Writes every option once, under its group. Options without effect become comments.
 std::string format_ini(const OptionTable& table);
 
 }  // namespace lockstep::app

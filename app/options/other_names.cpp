@@ -10,7 +10,7 @@ namespace {
 
 struct OtherName {
   std::string_view words;           ///< separated by blanks
-  std::string_view ours;            ///< options by preference, separated by commas; a value may follow after a blank
+  std::string_view ours;            ///< options by preference, separated by commas; a value may follow a blank
   std::string_view otherwise = {};  ///< sentence for commands without any of them
 };
 
@@ -18,7 +18,8 @@ constexpr std::string_view kRanks =
     "ranks are started by the launcher: `mpirun -np N lockstep ...`, one rank for each GPU or core";
 constexpr std::string_view kReaders = "there is nothing to set: each rank reads ahead in a thread of its own";
 
-// PyTorch's examples and torchrun, Lightning, Hugging Face, timm, fairseq, nanoGPT, Keras, Horovod, Caffe, sklearn.
+// Sources: PyTorch's examples and torchrun, Lightning, Hugging Face, timm, fairseq, nanoGPT, Keras, Horovod, Caffe,
+// sklearn.
 constexpr OtherName kOtherNames[] = {
     // amount of work
     {"num-epochs n-epochs nepochs max-epochs max-epoch num-train-epochs nb-epoch total-epochs ep passes", "epochs"},
@@ -136,7 +137,7 @@ std::string lower_with_dashes(std::string_view word) {
   return text;
 }
 
-/// The items of `list` between separators.
+/// Returns the items of `list` that are not empty.
 std::vector<std::string_view> parts_of(std::string_view list, char separator) {
   std::vector<std::string_view> parts;
   while (!list.empty()) {

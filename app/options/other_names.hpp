@@ -1,5 +1,5 @@
 /// \file
-/// Names of options in other programs: "--num-epochs", "--gpus", "--output".
+/// Names of options in other programs, such as "--num-epochs", "--gpus" and "--output", and their equivalents here.
 #pragma once
 
 #include <optional>
@@ -10,13 +10,13 @@
 
 namespace lockstep::app {
 
-/// The end of the sentence about an unknown option: "; did you mean --epochs?", or the equivalent in Lockstep. `word`
-/// has no dashes. Only `valid` options are named, with `prefix` before them. "" if the command has no equivalent;
-/// nullopt for a name that no program is known to use.
+/// Returns the end of the message about an unknown option: "; did you mean --epochs?", or an explanation. `word`: the
+/// unknown option without dashes. Suggests only options in `valid`, with `prefix` before them. Returns "" if the
+/// command has no equivalent, and nullopt if no program is known to use the name.
 std::optional<std::string> hint_from_other_programs(std::string_view word, std::span<const std::string> valid,
                                                     std::string_view prefix = "");
 
-/// All known names.
+/// Returns all known names.
 std::vector<std::string_view> names_in_other_programs();
 
 }  // namespace lockstep::app

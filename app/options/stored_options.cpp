@@ -20,14 +20,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Options with the network of a user's file, for a table with its rows.
+/// Returns default options with the network of a user's file, so that a table gets the rows of this network.
 TrainOptions with_network_file(const std::shared_ptr<const model::NetworkKind>& source) {
   TrainOptions options;
   options.network.source = source;
   return options;
 }
 
-/// True if training data at `a` are those at `b`, which may be the train/ inside.
+/// True if the training data at `a` and `b` are the same. Either path may be the train/ folder inside the other.
 bool same_data(const fs::path& a, const fs::path& b) {
   if (a.empty() || b.empty()) return a.empty() && b.empty();
   std::error_code unknown;
@@ -45,7 +45,7 @@ bool is_share(const std::string& text) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-/// The configuration without the line of an option.
+/// Returns the configuration without the line of an option.
 std::string without_line_of(std::string_view name, const std::string& configuration) {
   std::istringstream lines(configuration);
   std::string rest;
@@ -60,7 +60,8 @@ struct Remembered {
   bool compensated = false;
 };
 
-/// Runs of before could compensate gradients for their delay (--stale-rate compensate, --compensation LAMBDA).
+/// Removes options of an earlier version, which could compensate gradients for their delay (--stale-rate compensate,
+/// --compensation LAMBDA).
 Remembered without_compensation(const std::string& configuration) {
   Remembered remembered;
   std::istringstream lines(configuration);
@@ -85,7 +86,7 @@ void go_on_with(OptionTable& table, const EarlierOptions& before, const std::fun
       if (there != path->text()) path->assign(there.string(), before.source, path->name());
     }
   }
-  table.find("run")->reset();  // the present run's folder is always given
+  table.find("run")->reset();  // a stored run folder never applies
   const std::string data_before = data.text();
   give();
   if (remembered.compensated && table.find("stale-rate")->source() == before.source) {
@@ -126,14 +127,14 @@ TrainOptions train_options_from_ini(const std::string& ini, const std::string& n
 
 namespace {
 
-/// An absolute path to the same file. An empty path stays empty.
+/// Returns the absolute path of the same file. An empty path stays empty.
 fs::path from_anywhere(const fs::path& path) {
   if (path.empty()) return path;
   const fs::path whole = fs::absolute(path).lexically_normal();
-  return whole.has_filename() ? whole : whole.parent_path();  // "data/" is "data"
+  return whole.has_filename() ? whole : whole.parent_path();  // "data/" becomes "data"
 }
 
-/// "name = value" lines, sorted, without comments and the run folder.
+/// Returns the sorted "name = value" lines of the configuration, without comments and the run folder.
 std::vector<std::string> option_lines(const TrainOptions& settings) {
   std::vector<std::string> lines;
   TrainOptions compared = settings;
@@ -160,7 +161,7 @@ std::string stored_configuration(const TrainOptions& settings) {
   stored.run.force = false;
   stored.run.time_limit = {};
   stored.run.stop_at = 0;
-  if (settings.work.reproducible) stored.execution.transport = comm::Transport::automatic;  // changes no bit
+  if (settings.work.reproducible) stored.execution.transport = comm::Transport::automatic;  // does not affect results
   return stored.to_ini();
 }
 
@@ -174,7 +175,8 @@ std::vector<std::string> changed_options(const StoredRun& before, const TrainOpt
 
 namespace {
 
-/// The options of `before`, overridden by those given now.
+/// Returns the options of `before`, overridden by those in `given`. `network_alone`: `before` provides only the network
+/// and the normalisation; other options have their defaults.
 TrainOptions with_what_is_given(const TrainOptions& given, EarlierOptions before, bool network_alone) {
   const auto stored = stored_network({before.configuration, before.network});
   const bool other_file = network_alone && given.is_given("model");
@@ -208,15 +210,14 @@ TrainOptions with_what_is_given(const TrainOptions& given, EarlierOptions before
   };
   go_on_with(table, before, give);
   settle(table, options);
-  options.execution = given.execution;  // ranks communicate and compute already before a checkpoint is read
+  options.execution = given.execution;  // ranks are connected before the checkpoint is read
   return options;
 }
 
 }  // namespace
 
 TrainOptions going_on(const TrainOptions& given, const StoredRun& before) {
-  if (!given.from_checkpoint.empty())
-    return given;  // the run's configuration, which has the last launch's options, counts
+  if (!given.from_checkpoint.empty()) return given;  // parse_train() has read the configuration of the last launch
   const bool newest = given.run.resume.from == Resume::From::newest;
   const TrainOptions options = with_what_is_given(given,
                                                   {.configuration = before.configuration,

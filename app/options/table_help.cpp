@@ -3,7 +3,7 @@
 namespace lockstep::app {
 namespace {
 
-/// Text of the default, which may be the network's.
+/// Returns the text of the default, which may come from the network; "" if the option is off by default.
 std::string usual_text(const Option& option) {
   const std::string value = option.source() == OptionSource::default_value ? option.text() : option.default_text();
   const bool off = value == "none" || (option.shape() == Option::Shape::yes_or_no && value == "no");

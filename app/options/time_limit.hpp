@@ -8,7 +8,7 @@
 
 namespace lockstep::app {
 
-/// Parses a whole number that consists of digits alone.
+/// Parses a whole number that consists of digits only. Returns nullopt for other text.
 std::optional<std::int64_t> parse_digits(std::string_view text);
 
 struct TimeLimit {
@@ -22,8 +22,8 @@ struct TimeLimit {
   bool operator==(const TimeLimit&) const = default;
 };
 
-/// Parses seconds: a number of them, or [D-]HH:MM[:SS] as schedulers write it ("90", "12:00" is twelve hours,
-/// "1-00:30"). nullopt: neither, or not above 0.
+/// Parses a number of seconds ("90"), or [D-]HH:MM[:SS] as schedulers write it ("12:00" is twelve hours, "1-00:30").
+/// Returns seconds, or nullopt if the text is neither or is not above 0.
 std::optional<double> parse_time_limit(std::string_view text);
 
 }  // namespace lockstep::app

@@ -1,6 +1,6 @@
 /// \file
-/// The options of a training job as values: every option is parsed once, into one of these structs. A field's initial
-/// value is the option's default.
+/// The options of a training job as values. Every option is parsed once, into one of these structs. The initial value
+/// of a field is the option's default.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,8 @@ struct ExecutionOptions {
   std::optional<model::Bf16Unit> bf16_unit = {};   ///< nullopt: the CPU's fastest, if faster than fp32
   int threads = 1;                                 ///< per rank, on the CPU
   comm::Transport transport = comm::Transport::automatic;
-  double deadline = 60;                            ///< time to wait for peers, in seconds
-  double io_deadline = 300;                        ///< time for each operation on a file, in seconds
+  double deadline = 60;                            ///< longest time to wait for peers, in seconds
+  double io_deadline = 300;                        ///< longest time for an operation on a file, in seconds
   bool ring = false;                               ///< NCCL uses the ring algorithm only
   bool nvls = false;                               ///< NCCL may sum in the switches between GPUs
   comm::WireFormat wire = comm::WireFormat::fp32;  ///< format of gradients between GPUs and hosts
@@ -48,8 +48,8 @@ struct ExecutionOptions {
   bool cudnn_attention = true;                     ///< attention by cuDNN, if it supports the shape
   bool tune = false;                               ///< choose the algorithms of matrix products by timing
   bool share_gpu = false;                          ///< several ranks may use one GPU (for tests)
-  std::int64_t bucket_size = 0;                    ///< elements; 0 = static rule
-  bool shard_optimizer = false;                    ///< each rank keeps and updates its share
+  std::int64_t bucket_size = 0;                    ///< elements per gradient bucket; 0 = static rule
+  bool shard_optimizer = false;                    ///< each rank keeps the optimiser state of its share and updates it
   bool operator==(const ExecutionOptions&) const = default;
 };
 
@@ -76,15 +76,15 @@ enum class TargetScale {
   standard,  ///< each target to mean 0, deviation 1
 };
 
-/// Which training samples an epoch has.
+/// Choice of the training samples of an epoch.
 enum class ClassSampling {
-  uniform,   ///< each of them once
-  balanced,  ///< as many of each class
+  uniform,   ///< each sample once
+  balanced,  ///< the same number of samples of each class
 };
 
-/// Which checksums are recomputed before training.
+/// Choice of the checksums that are recomputed before training.
 enum class VerifyData {
-  automatic,  ///< all, if all shards together hold less than 4 GiB
+  automatic,  ///< all, if all shards together hold at most 4 GiB
   all,
   none,
 };
@@ -93,9 +93,9 @@ struct DataOptions {
   /// Shard folder, HDF5 folder or file, or a folder that contains train/ (and test/ or validation/).
   std::filesystem::path path;
   std::filesystem::path validation;  ///< "" = the sibling test/ or validation/ of the training data, if any
-  double validation_share = 0;       ///< > 0: instead, this share of the samples of `path`
+  double validation_share = 0;       ///< > 0: validate on this share of the samples of `path`
   std::string x = "x", y = "y";      ///< HDF5 dataset names
-  bool allow_fill = false;           ///< unwritten elements of HDF5 files by other programs count as the fill value
+  bool allow_fill = false;           ///< accept the fill value for unwritten elements of HDF5 files of other programs
   std::optional<std::int64_t> ignore_label = {};  ///< masks: the label of positions that belong to no class
   io::Layouts layout = {};
   Normalization normalize;
@@ -106,15 +106,15 @@ struct DataOptions {
   VerifyData verify = VerifyData::automatic;
   ClassSampling sampling = ClassSampling::uniform;
   bool shuffle = true;
-  std::int64_t window = 0;    ///< series of numbers: steps that a forecast sees; 0: samples are read as they are
-  std::int64_t horizon = 1;   ///< with a window: steps that are forecast
+  std::int64_t window = 0;    ///< series of numbers: input steps of a forecast; 0: no forecast windows
+  std::int64_t horizon = 1;   ///< with a window: number of steps to forecast
   bool shift_windows = true;  ///< corpora only: shift the windows in every epoch
   bool operator==(const DataOptions&) const = default;
 };
 
 /// Factors of the samples' losses by class, before they are scaled to a mean of 1.
 struct ClassWeights {
-  bool balanced = false;           ///< all classes together count alike, whatever their numbers of samples
+  bool balanced = false;           ///< each class has the same total weight, whatever its number of samples
   std::vector<double> given = {};  ///< factor of each class; empty: 1 each
   bool any() const noexcept { return balanced || !given.empty(); }
   bool operator==(const ClassWeights&) const = default;
@@ -123,7 +123,7 @@ struct ClassWeights {
 struct LossOptions {
   std::optional<model::LossKind> kind = {};  ///< nullopt: chosen by the data
   ClassWeights class_weights = {};           ///< factors in training
-  std::string sample_weight = {};            ///< name of the dataset of the samples' weights in training; "": none
+  std::string sample_weight = {};            ///< dataset with the weights of training samples; "": none
   double label_smoothing = 0;
   bool operator==(const LossOptions&) const = default;
 };
@@ -131,63 +131,63 @@ struct LossOptions {
 /// Amount of work and size of a step.
 struct WorkOptions {
   std::int64_t batch = 128;  ///< samples per rank and micro-step
-  /// > 0: samples per step over all ranks and micro-steps; contradicts an explicit batch.
+  /// > 0: samples per step over all ranks and micro-steps; contradicts an explicit `batch`.
   std::int64_t global_batch = 0;
   std::int64_t accumulate = 1;
   bool reproducible = false;       ///< the same bits at any number of ranks
   std::int64_t virtual_ranks = 0;  ///< number of virtual ranks with `reproducible`; 0: by a rule
-  double epochs = 0;               ///< may be fractional; 0: by a rule; contradicts an explicit steps
+  double epochs = 0;               ///< may be fractional; 0: by a rule; contradicts explicit `steps`
   std::int64_t steps = 0;
   std::uint64_t seed = 1;
-  std::int64_t reference_batch = 0;  ///< > 0: the learning rate belongs to this global batch and is scaled linearly
+  std::int64_t reference_batch = 0;  ///< > 0: global batch that the learning rate is for; scales the rate linearly
   bool operator==(const WorkOptions&) const = default;
 };
 
-/// Mode of agreement on the weights: all ranks in every step, unless a field says otherwise.
+/// Mode of agreement on the weights. By default, all ranks agree in every step.
 struct AgreeMode {
-  /// > 0: each island (neighbouring ranks that sum their gradients in every step) makes this many steps by itself, a
-  /// round; then the islands agree through an outer optimiser.
+  /// > 0: number of steps of a round. An island is a group of neighbouring ranks that sum their gradients in every
+  /// step. In a round each island makes its steps alone; then the islands agree through an outer optimiser.
   std::int64_t local_steps = 0;
-  int quorum = 0;             ///< > 0: the gradients of this many ranks make an update; later ones are dropped
-  bool asynchronous = false;  ///< servers keep the parameters, and every gradient is an update
+  int quorum = 0;             ///< > 0: number of gradients per update; later ones are dropped
+  bool asynchronous = false;  ///< servers keep the parameters and make an update for every gradient
   bool uses_servers() const noexcept { return quorum > 0 || asynchronous; }
   bool operator==(const AgreeMode&) const = default;
 };
 
 /// Location of the parameters in modes with servers.
 struct ServerChoice {
-  int count = 0;        ///< number of dedicated server ranks, the last ones; 0: `shared`, or by a rule
-  bool shared = false;  ///< every rank keeps a part besides its training
+  int count = 0;        ///< number of dedicated servers, the last ranks; 0: `shared`, or by a rule
+  bool shared = false;  ///< every rank trains and keeps a part of the parameters
   bool operator==(const ServerChoice&) const = default;
 };
 
-/// Treatment of stale gradients, whose weights have changed since.
+/// Treatment of stale gradients: the weights have been updated since their computation began.
 enum class StaleRate {
-  keep,   ///< nothing
+  keep,   ///< no change
   scale,  ///< the learning rate is divided by the number of updates in between
 };
 
 /// Options of agreement on the weights.
 struct AgreeOptions : AgreeMode {
-  std::int64_t islands = 0;  ///< number of islands with local steps; 0: one for each host
+  std::int64_t islands = 0;  ///< with local steps: number of islands; 0: one per host
   std::int64_t after = 0;    ///< steps that all ranks make together before the first local round
   model::OuterOptimizerOptions outer = {};
-  std::int64_t fragments = 1;  ///< number of fragments of the weights, on which islands agree in turns
-  std::int64_t delay = 0;      ///< steps that islands continue while a fragment's sum is in transit
+  std::int64_t fragments = 1;  ///< number of fragments of the weights; islands agree on one after another
+  std::int64_t delay = 0;      ///< steps that islands make while the sum of a fragment is in transit
   /// True if the islands' weights differ even between rounds.
   bool streams() const noexcept { return fragments > 1 || delay > 0; }
   ServerChoice servers;
-  std::int64_t staleness = -1;  ///< limit of steps between the fastest and the slowest rank; -1: none
+  std::int64_t staleness = -1;  ///< most steps between the fastest and the slowest rank; -1: no limit
   StaleRate stale_rate = StaleRate::keep;
-  std::filesystem::path replay;  ///< a file of arrivals to repeat; "": none
-  /// The step after so many is one of islands by themselves.
+  std::filesystem::path replay;  ///< file with an order of gradients to repeat; "": none
+  /// True if the step after `steps_done` belongs to a local round, in which islands train alone.
   bool is_apart(std::int64_t steps_done) const noexcept { return local_steps > 0 && steps_done >= after; }
-  /// Number of steps done when the round of the step after `steps_done` began. A step of all ranks is a round of its
-  /// own.
+  /// Returns the number of steps done before the round that contains the step after `steps_done`. A step of all ranks
+  /// is a round by itself.
   std::int64_t round_begin(std::int64_t steps_done) const noexcept {
     return is_apart(steps_done) ? steps_done - (steps_done - after) % local_steps : steps_done;
   }
-  /// True if servers update with sums over ranks, in their order; false if with each gradient by itself.
+  /// True if servers update with sums over ranks, in rank order; false if they update with each gradient alone.
   bool sums_on_servers() const noexcept { return uses_servers() && (quorum > 0 || staleness == 0); }
   bool operator==(const AgreeOptions&) const = default;
 };
@@ -197,12 +197,12 @@ enum class BestBy {
   usual,  ///< accuracy of classes and of labels, mean IoU of masks, mean absolute error of numbers, perplexity of text
   loss,
   accuracy,             ///< classes only
-  balanced_accuracy,    ///< classes only: the mean of their recalls
-  f1,                   ///< labels only: of all of them together
-  f1_macro,             ///< the mean over classes or labels
+  balanced_accuracy,    ///< classes only: mean recall over the classes
+  f1,                   ///< labels only: over the decisions for all labels together
+  f1_macro,             ///< mean F1 over classes or labels
   roc_auc,              ///< mean over classes or labels, each against all others
   mean_absolute_error,  ///< numbers only
-  mean_iou,             ///< masks only: the mean over the classes of the overlap of answer and label over their union
+  mean_iou,             ///< masks only: mean over the classes of intersection over union of answer and label
 };
 
 struct ValidationOptions {
@@ -220,7 +220,7 @@ struct ValidationOptions {
 struct Resume {
   enum class From {
     nothing,
-    newest,  ///< newest checkpoint of the run's folder that verifies
+    newest,  ///< newest valid checkpoint in the run's folder
     file,
   };
   From from = From::nothing;
@@ -228,48 +228,47 @@ struct Resume {
   bool operator==(const Resume&) const = default;
 };
 
-/// Interval of checkpoints before the end.
+/// Interval of checkpoints. The end of a run always has one.
 struct CheckpointEvery {
   std::int64_t steps = 0;  ///< 0 = once per epoch; -1 = never
   double seconds = 0;      ///< > 0: interval by the clock, which replaces `steps`
   bool operator==(const CheckpointEvery&) const = default;
 };
 
-/// The initial weights of a run that are not drawn.
+/// The initial weights of a run that come from a file instead of random numbers.
 struct StartOptions {
-  std::filesystem::path from;             ///< run folder or checkpoint; "": all weights are drawn
-  std::vector<std::string> reinitialize;  ///< patterns of tensors that are drawn nevertheless: "dense_3/*"
+  std::filesystem::path from;             ///< run folder or checkpoint; "": all weights are random
+  std::vector<std::string> reinitialize;  ///< patterns of tensors that are random nevertheless: "dense_3/*"
   bool operator==(const StartOptions&) const = default;
 };
 
 /// A separate learning rate for some tensors.
 struct RateScale {
   std::string pattern;  ///< pattern of the tensors' names
-  double factor = 1;    ///< > 0: factor of the schedule's rate
+  double factor = 1;    ///< > 0: multiplies the schedule's rate
   bool operator==(const RateScale&) const = default;
 };
 
-/// The trained tensors of the network and their rates.
+/// Choice of the trained tensors, and their learning rates.
 struct TuningOptions {
   std::vector<std::string> freeze;     ///< patterns of tensors that keep their initial values
-  std::vector<RateScale> rate_scales;  ///< if several match a tensor the last one counts
+  std::vector<RateScale> rate_scales;  ///< the last one that matches a tensor counts
   bool operator==(const TuningOptions&) const = default;
 };
 
 struct RunOptions {
   std::filesystem::path folder;  ///< "" = runs/MODEL-DATE-TIME
   Resume resume;
-  bool new_optimizer_state = false;  ///< this launch resumes from a file with a fresh optimiser state
+  bool new_optimizer_state = false;  ///< this launch resumes from a file, with a new optimiser state
   bool force = false;                ///< start over in an existing run folder
-  std::int64_t roll_back = 0;        ///< largest number of returns to a good checkpoint in the life of the run
-  double roll_back_factor = 0.5;     ///< factor of the learning rate at each return
+  std::int64_t roll_back = 0;        ///< largest number of roll-backs in all launches of the run
+  double roll_back_factor = 0.5;     ///< multiplies the learning rate at each roll-back
   CheckpointEvery checkpoint_every;
   int keep = 3;                         ///< number of newest checkpoints kept
   int keep_best = 1;                    ///< additional checkpoints kept: those with the best validation metrics
-  std::int64_t checkpoint_writers = 0;  ///< ranks that each write a part; 0: by a rule
+  std::int64_t checkpoint_writers = 0;  ///< number of ranks that each write a part; 0: by a rule
   TimeLimit time_limit;                 ///< limit of this launch
-  double stop_at =
-      0;  ///< end of this launch: after this many steps, or below 1 after this share of all; 0: at the end of the run
+  double stop_at = 0;  ///< last step of this launch; below 1: as a share of the run's steps; 0: the end of the run
   bool operator==(const RunOptions&) const = default;
 };
 
@@ -281,15 +280,15 @@ struct ReportOptions {
   bool operator==(const ReportOptions&) const = default;
 };
 
-/// Long names of the options that have been given, by what gives them.
+/// Names of the options that have been set, by source.
 struct GivenOptions {
   std::vector<std::string> explicitly_set;   ///< on the command line, in the file or by a checkpoint
   std::vector<std::string> from_checkpoint;  ///< the subset of explicitly_set that a checkpoint gives
-  std::vector<std::string> from_network;     ///< options that have the network's own defaults
+  std::vector<std::string> from_network;     ///< options with defaults of the network
   bool was_set(const std::string& name) const;
-  /// True if the user of this launch has given it.
+  /// True if the user of this launch has given it, on the command line or in the file.
   bool is_given(const std::string& name) const;
-  /// True if it has the network's own default.
+  /// True if it has the network's default.
   bool is_from_network(const std::string& name) const;
   bool operator==(const GivenOptions&) const = default;
 };
@@ -299,7 +298,7 @@ struct TrainOptions : GivenOptions {
   model::NetworkOptions network;
   LossOptions loss;
   model::OptimizerOptions optimizer{.kind = model::OptimizerKind::adam};
-  model::ScheduleOptions schedule{.base = 0.001};  ///< no total_steps; before the scaling by reference_batch
+  model::ScheduleOptions schedule{.base = 0.001};  ///< without total_steps; not scaled by reference_batch yet
   WorkOptions work;
   AgreeOptions agree;
   ValidationOptions validation;
@@ -310,25 +309,25 @@ struct TrainOptions : GivenOptions {
   ExecutionOptions execution;
   bool dry_run = false;
 
-  std::string network_note;  ///< a resumed run's network is not that of the user's file any more; "": it is
+  std::string network_note;  ///< warning that the user's file differs from a resumed run's network; "": none
   bool operator==(const TrainOptions&) const = default;
-  /// The effective configuration as an INI file that --config reads back to an equal object (except explicitly_set,
-  /// which then names all options). Every option appears once; those without effect (the momentum of Adam) as comments.
+  /// Returns the effective configuration as an INI file. --config reads it back to equal options, which then count as
+  /// explicitly set. Every option appears once; options without effect (the momentum of Adam) are comments.
   std::string to_ini() const;
 };
 
-/// Text for --normalize: "per-image", "affine(0.5,-1)".
+/// Returns the text for --normalize: "per-image", "affine(0.5,-1)".
 std::string to_text(const Normalization& value);
-/// Resets these options, which have the network's own defaults, to the general defaults.
+/// Resets the options `names`, which have defaults of the network, to the general defaults.
 void forget_network_defaults(TrainOptions& options, const std::vector<std::string>& names);
-/// The value of the option `name` in the user's notation. `name` is one of train's options.
+/// Returns the value of the option `name` of train, in the user's notation.
 std::string option_text(const TrainOptions& options, const std::string& name);
-/// The same, unless it is the default; otherwise "".
+/// Returns the same, or "" if it is the default.
 std::string unusual_text(const TrainOptions& options, const std::string& name);
-/// Mode of agreement, unless all ranks agree in every step: "local=32, islands 4"; otherwise "".
+/// Returns the mode of agreement, such as "local=32, islands 4"; "" if all ranks agree in every step.
 std::string agreement_text(const TrainOptions& options);
 
-/// The options that have an effect, and their values in the user's notation, in the order of the help.
+/// Returns the names and values of the options that have an effect, in the user's notation and the order of the help.
 std::vector<std::pair<std::string, std::string>> effective_options(const TrainOptions& options);
 
 }  // namespace lockstep::app

@@ -1,4 +1,5 @@
-/// The options of training without those of networks.
+/// \file
+/// The rows of the training options, except those of networks.
 #include "app/options/train_rows.hpp"
 
 #include <charconv>
@@ -54,7 +55,7 @@ void add_unknown_categories_option(OptionTable& table, io::UnknownCategories& un
 
 namespace {
 
-/// A path, or a share of the training data.
+/// Adds --validation: a path, or a share of the training data.
 void add_validation_data_option(OptionTable& table, DataOptions& options) {
   const auto parse = [&options](const Option&, const std::string& text) -> std::string {
     double share = 0;
@@ -116,7 +117,7 @@ namespace {
 
 std::string parse_label(const std::string& text, std::optional<std::int64_t>& label) {
   label.reset();
-  if (text.empty()) return "";  // as a run's configuration has it
+  if (text.empty()) return "";  // written by to_ini() if there is none
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size()) return "is not a whole number";

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::string_view kAffine = "affine(";
 
-/// The two numbers of "affine(SCALE,SHIFT)"; nullopt on anything else.
+/// Parses a text that begins with "affine(". Returns nullopt unless it is "affine(SCALE,SHIFT)".
 std::optional<model::InputTransform> parse_affine(const std::string& text) {
   model::InputTransform transform;
   const char* const last = text.data() + text.size();
@@ -53,7 +53,7 @@ std::string check_boundaries(const std::string& text) {
   for (const char* at = text.data(); at < last;) {
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(at, last, value);
-    if (error != std::errc()) return "";  // "none"; the list is known to hold numbers
+    if (error != std::errc()) return "";  // "none": the list parser has checked the numbers
     if (value <= before) return "must be in ascending order";
     before = value;
     at = end + 1;

@@ -1,7 +1,7 @@
 /// \file
-/// Values of training's options that are neither numbers nor words: from their text, and back. parse_*: "" or what is
-/// wrong with the text, as the end of a sentence that begins with the option; the value then stays as it was. Private
-/// to the readers of options.
+/// Conversion between text and values of training options that are neither numbers nor single names. Each parse_*()
+/// returns "", or the error as the end of a sentence that begins with the option, and then does not change the value.
+/// Private to the code that reads options.
 #pragma once
 
 #include <string>
@@ -31,7 +31,7 @@ std::string parse_class_weights(const std::string& text, ClassWeights& value);
 std::string to_text(const ClassWeights& value);
 std::string parse_resume(const std::string& text, Resume& value);
 std::string to_text(const Resume& value);
-/// "auto", "channels-first", "nchw", "image=nchw,volume=ncdhw"
+/// Parses "auto", "channels-first", "nchw" or "image=nchw,volume=ncdhw".
 std::string parse_layout(const std::string& text, io::Layouts& layout);
 std::string layout_text(const io::Layouts& layout);
 

@@ -1,5 +1,5 @@
 /// \file
-/// Exceptions that end parsing without options.
+/// Exceptions that end the parsing of options.
 #pragma once
 
 #include <stdexcept>
@@ -9,13 +9,13 @@
 
 namespace lockstep::app {
 
-/// The user's mistake: exit code 2. The text names the option and, for an unknown one, the nearest valid name.
+/// A mistake of the user; exit code 2. The text names the option and, if it is unknown, the nearest valid name.
 class UsageError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Thrown for --help: `what()` is the text to print on stdout; exit code 0.
+/// Thrown for --help; exit code 0. what() is the text to print on stdout.
 class HelpRequested : public std::runtime_error {
  public:
   explicit HelpRequested(HelpPage page) : std::runtime_error(to_text(page)), page_(std::move(page)) {}
