@@ -1,4 +1,5 @@
-// The networks of users' files among the options: found before the command line is read, by name, configuration or run.
+/// \file
+/// Networks from users' files: found before the command line is parsed, by --model, --config or the run that resumes.
 #include "app/options/network_files.hpp"
 
 #include <fstream>

@@ -314,7 +314,7 @@ TEST(Help, WinsOverOtherArgumentsAndHasAShortForm) {
   EXPECT_FALSE(help(parse_eval, {"-h"}).empty());
 }
 
-/// check uses none of these options; it accepts them, so that a job's command line works unchanged.
+/// `lockstep check` accepts these options without using them, so that a job's command line works unchanged.
 TEST(Help, OfCheckHasOnlyWhatItLooksAt) {
   const std::string page = help(parse_check);
   for (const char* without :

@@ -1,4 +1,5 @@
-// Options that users of other programs type: hints must name options that the command has, for every command.
+/// \file
+/// Option names of other programs: for every command, hints must name options that the command has.
 #include "app/options/other_names.hpp"
 
 #include <functional>

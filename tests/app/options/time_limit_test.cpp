@@ -1,4 +1,5 @@
-/// Times as users and schedulers write them.
+/// \file
+/// Time limits in the notation of users and schedulers.
 #include "app/options/time_limit.hpp"
 
 #include <map>

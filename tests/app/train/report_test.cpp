@@ -1,4 +1,5 @@
-/// The output of a running job for its user, from made-up steps.
+/// \file
+/// Reports of a running job, tested with invented steps.
 #include "app/train/report.hpp"
 
 #include <stdexcept>
@@ -42,7 +43,7 @@ class ReporterTest : public testing::Test {
             .learning_rate = 0.1,
             .gradient_norm = 2};
   }
-  /// After `steps` steps: 1 s each, of which 0.6 compute, 0.25 communication and 0.05 input.
+  /// Returns the times after `steps` steps of 1 s each: 0.6 s compute, 0.25 s communication and 0.05 s input.
   static TimeSplit time(double steps) {
     return {.input = 0.05 * steps, .compute = 0.6 * steps, .communication = 0.25 * steps, .total = steps};
   }
@@ -118,7 +119,7 @@ TEST_F(ReporterTest, ShortRunsReportEveryEpoch) {
   for (int i = 1; i <= 6; ++i) reporter.step(figures(i, i), time(i), [] { return 0.0; });
   EXPECT_THAT(text("output"),
               AllOf(HasSubstr("step 2/6"), HasSubstr("step 4/6"), HasSubstr("step 6/6"), Not(HasSubstr("step 3/6"))));
-  work_.total_steps = 1000;  // 500 epochs: by the clock
+  work_.total_steps = 1000;  // 500 epochs: lines by the clock only
   Reporter patient(console, options_, work_, classification_, 1, 0);
   for (int i = 1; i <= 6; ++i) patient.step(figures(i, i), time(i), [] { return 0.0; });
   EXPECT_THAT(text("output"), Not(HasSubstr("/1000")));
@@ -135,7 +136,7 @@ TEST_F(ReporterTest, AValidationSaysHowTrainingWentInTheStepsBeforeIt) {
   EXPECT_THAT(text("output"), HasSubstr("training in the 3 steps before: loss 2  accuracy 40.00 %"));
   EXPECT_THAT(text("metrics.jsonl"), AllOf(HasSubstr(R"("kind":"start","step":0,"epoch":0.0,"ranks":2,"time":"20)"),
                                            HasSubstr(R"("training_loss":2.0,"training_accuracy":0.4)")));
-  EXPECT_THAT(reporter.history(), Not(HasSubstr("training_loss")));  // a resumed launch would not know it
+  EXPECT_THAT(reporter.history(), Not(HasSubstr("training_loss")));  // unknown to a resumed launch
   reporter.step(figures(4, 7), time(4), [] { return 0.0; });
   reporter.evaluation(4, 0.5, {.loss = 2.5, .metric = 0.5, .samples = 8}, false, {.seconds = 0.1});
   EXPECT_EQ(reporter.summary(),
@@ -146,14 +147,14 @@ TEST_F(ReporterTest, AValidationSaysHowTrainingWentInTheStepsBeforeIt) {
 }
 
 TEST(StepFigures, TellWhereOneRankWouldBeFaster) {
-  const TimeSplit split{.input = 0.1, .compute = 0.9, .communication = 3, .total = 4};  // 2 s alone
+  const TimeSplit split{.input = 0.1, .compute = 0.9, .communication = 3, .total = 4};  // one rank alone would need 2 s
   EXPECT_EQ(
       advise_one_rank(split, 2, 1000),
       "one rank would be faster: about 2 ms for a step, in which it computes the parts of all 2 ranks; these took 4 "
       "ms, of which 3 ms went into communication. A larger batch or network uses more ranks better");
-  EXPECT_EQ(advise_one_rank(split, 4, 1000), "");  // as long as the steps took
+  EXPECT_EQ(advise_one_rank(split, 4, 1000), "");  // one rank would take as long
   EXPECT_EQ(advise_one_rank(split, 1, 1000), "");
-  EXPECT_EQ(advise_one_rank(split, 2, 10), "");  // too few to tell
+  EXPECT_EQ(advise_one_rank(split, 2, 10), "");  // too few steps
 }
 
 TEST(StepFigures, SayAgainThatBf16WouldBeFaster) {
@@ -161,8 +162,9 @@ TEST(StepFigures, SayAgainThatBf16WouldBeFaster) {
   EXPECT_EQ(advise_precision({.input = 4, .compute = 90, .communication = 6, .total = 100}, faster),
             faster + "; 90 % of the time in steps was computing");
   EXPECT_EQ(advise_precision({.input = 4, .compute = 90, .communication = 6, .total = 100}, ""), "");
-  EXPECT_EQ(advise_precision({.input = 60, .compute = 40, .total = 100}, faster), "");  // would wait as long
-  EXPECT_EQ(advise_precision({.input = 4, .compute = 45, .total = 50}, faster), "");    // too short to have forgotten
+  EXPECT_EQ(advise_precision({.input = 60, .compute = 40, .total = 100}, faster), "");  // mostly waits
+  EXPECT_EQ(advise_precision({.input = 4, .compute = 45, .total = 50}, faster),
+            "");  // plan is still visible
 }
 
 TEST_F(ReporterTest, TheSharesOfTimeAddUp) {

@@ -14,7 +14,7 @@ namespace {
 
 class ReturnToCheckpoint : public ::testing::Test {
  protected:
-  /// A run that has seen a validation with `loss` every 10 steps.
+  /// Returns the record of a run with a validation of `loss` every 10 steps.
   static io::TrainingRecord at(std::int64_t step, double loss = 1) {
     io::TrainingRecord record;
     record.network.kind = record.network.signature = "mlp";

@@ -1,4 +1,5 @@
-/// Options of `lockstep train` in files: --config, and the configuration that a run keeps.
+/// \file
+/// Options of `lockstep train` in files: --config, and the stored configuration of a run.
 #include <fstream>
 #include <random>
 #include <string>
@@ -171,7 +172,7 @@ TEST(TrainOptionsIni, ReadsBackAwkwardText) {
   }
 }
 
-/// Lines that earlier programs wrote into config.ini.
+/// Lines in config.ini that earlier versions wrote.
 TEST(NetworkRows, ReadOlderConfigurations) {
   const TrainOptions o = train_options_from_ini(
       "model = gpt\n# hidden = none  (no effect here)\nlayers = 0\nwidth = 64\nheads = 0\ncontext = 32\ndropout = 0\n"
@@ -186,7 +187,7 @@ TEST(AgreeRows, ReadConfigurationsThatCompensatedForDelays) {
 }
 
 TEST(TrainOptionsIni, SurvivesWhatTheProgramItselfSets) {
-  // A run resumed before its first checkpoint starts over in its folder: both flags are set then.
+  // A run that resumes before its first checkpoint starts over in its folder, with both flags set.
   TrainOptions o = parse({"--resume", "--run", "runs/a", "--batch", "64"});
   o.run.force = true;
   o.work.global_batch = 128;
@@ -195,7 +196,7 @@ TEST(TrainOptionsIni, SurvivesWhatTheProgramItselfSets) {
   EXPECT_EQ(back.work.global_batch, 128);
 }
 
-/// A valid command line at random: each option with some probability, without those that the others make pointless.
+/// Returns a random valid command line: each option with some probability, unless others leave it without effect.
 Arguments random_arguments(std::mt19937& random) {
   const auto chance = [&] { return random() % 2 == 0; };
   const auto number = [&](int low, int high) {

@@ -1,4 +1,5 @@
-/// Command lines that `lockstep train` refuses, and the words for it.
+/// \file
+/// Command lines that `lockstep train` rejects, and the error messages.
 #include <string>
 #include <utility>
 #include <vector>

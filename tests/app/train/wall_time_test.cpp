@@ -1,4 +1,5 @@
-/// The rule for the time to stop, and the sources of a job's end.
+/// \file
+/// Tests of the rule for the last step, and of the sources of the time limit.
 #include "app/train/wall_time.hpp"
 
 #include <cstdlib>
@@ -23,7 +24,7 @@ using testing::HasSubstr;
 
 namespace fs = std::filesystem;
 
-// Room for two steps, twice the checkpoint, five seconds for the end.
+// A step fits if there is time for two steps, twice the checkpoint and five seconds for the end.
 TEST(LastStep, LeavesTimeForAStepMoreAndForTwoCheckpoints) {
   const Durations longest{.step = 2, .validation = 30, .checkpoint = 7};
   EXPECT_FALSE(is_last_step(23.1, longest, {}));
@@ -38,8 +39,8 @@ TEST(LastStep, CountsWhatFollowsOnTheStep) {
   EXPECT_TRUE(is_last_step(59.9, longest, {.validation = true, .checkpoint = true}));
 }
 
-// With any schedule of validations and checkpoints a job that follows the rule ends in time, if no checkpoint takes
-// more than twice as long as any before, and wastes no more than that and a step.
+// With any schedule of validations and checkpoints, a job that follows the rule ends in time, even if its last
+// checkpoint takes twice as long as any before. The unused time is bounded, too.
 TEST(LastStep, AJobThatFollowsTheRuleEndsInTime) {
   const Durations longest{.step = 3, .validation = 11, .checkpoint = 8};
   for (const int validate_every : {1, 2, 5, 1000}) {
@@ -98,10 +99,10 @@ TEST(WallTimeOfAJob, ExpectsAValidationToTakeItsSharesOfSteps) {
   time.took_step(1.1);
   EXPECT_FALSE(time.is_up({}));
   EXPECT_TRUE(time.is_up({.validation = true}));
-  EXPECT_TRUE(time.is_up({}));  // once reached it stays so
+  EXPECT_TRUE(time.is_up({}));  // stays true
 }
 
-/// The environment of a job, and a squeue of the test's own.
+/// Clears and restores the environment variables of a Slurm job, and replaces squeue by a script.
 class JobTimeTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -121,7 +122,7 @@ class JobTimeTest : public testing::Test {
       }
     }
   }
-  /// squeue is a shell script with these lines.
+  /// Makes squeue a shell script with these lines.
   void squeue(const std::string& lines) {
     std::ofstream(folder_ / "squeue") << "#!/bin/sh\n" << lines << "\n";
     fs::permissions(folder_ / "squeue", fs::perms::owner_all);
