@@ -301,8 +301,7 @@ void restore_state(comm::Communicator& communicator, const Plan& plan, Engine& e
     parameters.initialize(plan.settings.work.seed);
     const StartOptions& options = plan.settings.start;
     if (options.from.empty()) return;
-    if (!origin.weight_file)
-      origin.open_weights(communicator, options);  // closed already: a roll-back returns to the beginning
+    if (!origin.weight_file) origin.open_weights(communicator, options);  // a roll-back to the beginning
     origin.weight_file->initialize(parameters, options.reinitialize);
     origin.weight_file.reset();
     return;

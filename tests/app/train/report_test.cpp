@@ -163,8 +163,7 @@ TEST(StepFigures, SayAgainThatBf16WouldBeFaster) {
             faster + "; 90 % of the time in steps was computing");
   EXPECT_EQ(advise_precision({.input = 4, .compute = 90, .communication = 6, .total = 100}, ""), "");
   EXPECT_EQ(advise_precision({.input = 60, .compute = 40, .total = 100}, faster), "");  // mostly waits
-  EXPECT_EQ(advise_precision({.input = 4, .compute = 45, .total = 50}, faster),
-            "");  // plan is still visible
+  EXPECT_EQ(advise_precision({.input = 4, .compute = 45, .total = 50}, faster), "");    // short run
 }
 
 TEST_F(ReporterTest, TheSharesOfTimeAddUp) {
