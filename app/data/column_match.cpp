@@ -17,7 +17,7 @@ namespace lockstep::app {
 
 namespace {
 
-constexpr std::size_t kMaxColumns = 10;  ///< columns named in a sentence
+constexpr std::size_t kMaxColumns = 10;  ///< maximum number of columns in one message
 constexpr const char* kPackAlike = "pack it again with --columns-from and the run or its data";
 
 std::string name_list(const std::vector<std::string>& names) {
@@ -66,7 +66,7 @@ io::PairedNames pair_columns(const io::TableSchema& trained_on, const io::TableS
   return paired;
 }
 
-/// Adds the sources of the column's features.
+/// Appends to `places` the data feature that each feature of the column comes from; -1: none.
 void match_column(const io::TableColumn& wanted, const io::TableColumn& given, std::int64_t first,
                   const std::filesystem::path& path, io::UnknownCategories unknown, std::vector<std::int64_t>& places,
                   std::vector<std::string>& notes) {
@@ -102,7 +102,7 @@ void match_column(const io::TableColumn& wanted, const io::TableColumn& given, s
   }
 }
 
-/// The numbers to predict.
+/// Matches the targets, or warns if the class labels come from another column.
 void match_targets(const io::TableSchema& trained_on, const io::DatasetInfo& data, const std::filesystem::path& path,
                    ColumnMatch& match) {
   const std::vector<std::string>& given = data.table->labels;

@@ -19,7 +19,7 @@ namespace lockstep::app {
 
 namespace {
 
-/// Pieces of the samples: piece k has up to `samples` of them from number first(k) on.
+/// Pieces of a dataset: piece k holds up to `samples` samples and starts at sample first(k).
 struct Pieces {
   std::int64_t all, count, samples;
   std::int64_t first(std::int64_t piece) const {

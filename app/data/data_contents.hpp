@@ -1,5 +1,5 @@
 /// \file
-/// Contents of files without checksums: a run that goes on must find the numbers that it began with.
+/// Checksums for data files that store none, so that a resumed run can detect changed data.
 #pragma once
 
 #include <memory>
@@ -10,12 +10,12 @@
 
 namespace lockstep::app {
 
-/// Collective. `data` with a fingerprint that holds a checksum of samples, labels and weights as they are delivered: of
-/// all up to 16 MiB, beyond that of up to 256 pieces spread evenly. Rank 0 reads them. Data whose files have checksums
-/// come back as they are. Throws comm::ConsensusError: what reading throws.
+/// Collective. Returns `data` with a fingerprint that includes a checksum of samples, labels and weights as read()
+/// delivers them. Up to 16 MiB the checksum covers all samples, beyond that up to 256 evenly spread pieces. Only rank 0
+/// reads. Returns `data` unchanged if all its shards have checksums. Throws comm::ConsensusError if reading fails.
 std::unique_ptr<io::Dataset> with_contents(comm::Communicator& communicator, std::unique_ptr<io::Dataset> data);
 
-/// The fingerprint without that checksum.
+/// Returns the fingerprint of `data` without the checksum that with_contents() adds.
 std::string fingerprint_without_contents(const io::Dataset& data);
 
 }  // namespace lockstep::app

@@ -22,10 +22,11 @@ namespace lockstep::app {
 
 namespace {
 
-/// Ratios of two ranges: an error if one range is of bytes, and otherwise likely to be one.
+/// Ratios between the magnitudes of two ranges. From kUnusualScale on the difference is probably an error; from
+/// kOtherScale on it is certainly one if the samples are images.
 constexpr double kOtherScale = 64, kUnusualScale = 8;
 constexpr double kBytes = 255;
-constexpr std::size_t kMaxNames = 10;  ///< names in a sentence
+constexpr std::size_t kMaxNames = 10;  ///< maximum number of names in one message
 
 std::string layout_of(const io::DatasetInfo& info) {
   if (info.tokens) return "tokens";
@@ -149,7 +150,8 @@ ValueRange measured_range(const io::Dataset& dataset) {
 
 namespace {
 
-/// Each name in its normal spelling. Classes without names get their numbers as names if the other side's are numbers.
+/// Returns the names in their normal spelling. Classes without names are named by number if all `others` are whole
+/// numbers.
 std::vector<std::string> comparable_names(const std::vector<std::string>& names, std::int64_t classes,
                                           const std::vector<std::string>& others) {
   if (names.empty()) return io::all_whole_numbers(others) ? io::numbered_classes(classes) : names;
@@ -170,7 +172,7 @@ ClassMatch match_classes(const std::vector<std::string>& trained_on, std::int64_
                                  known = comparable_names(trained_on, outputs, data_names);
   const bool compared = !known.empty() && !names.empty();
   if (!compared || names == known) {
-    // The class numbers of a table are its labels.
+    // The labels of a table without class names are the class numbers themselves: nothing to warn about.
     const bool numbers = trained_on.empty() && names.empty() && data.table && data.classes <= outputs;
     if (!compared && !numbers && (data.classes < outputs || !known.empty() || !names.empty())) {
       match.warning =
@@ -244,7 +246,7 @@ void require_same_inputs(std::span<const io::FieldRange> network, std::span<cons
     return std::ranges::any_of(network, [&](const auto& other) { return other.field.name == one.field.name; });
   };
   const auto same_name = [](const io::FieldRange& a, const io::FieldRange& b) { return a.field.name == b.field.name; };
-  // As with a network's file: inputs are matched by their names, or, where no name is the same, by their order.
+  // Inputs are matched by name, or by order if no name of the data is known to the network.
   const bool in_order = std::ranges::equal(network, data, same_name) || std::ranges::none_of(data, is_named);
   if (in_order && std::ranges::equal(network, data, alike)) return;
   const auto listed = [](std::span<const io::FieldRange> inputs) {
@@ -275,7 +277,7 @@ void require_same_samples(const io::DataDescription& trained_on, const io::Datas
 std::string compare_ranges(const io::DataDescription& trained_on, const io::DatasetInfo& data,
                            const std::optional<ValueRange>& range, const std::filesystem::path& path,
                            const std::string& remedy) {
-  if (trained_on.per_image) return "";  // every image gets the same mean and deviation
+  if (trained_on.per_image) return "";  // each image is normalised to the same mean and deviation
   const bool bytes_before = trained_on.x.type == io::FileType::uint8, bytes_now = data.x.type == io::FileType::uint8;
   if (bytes_before && bytes_now) return "";
   if (!trained_on.has_range || !range) {
@@ -288,7 +290,7 @@ std::string compare_ranges(const io::DataDescription& trained_on, const io::Data
   const double smaller = std::min(magnitude(before), magnitude(*range)),
                larger = std::max(magnitude(before), magnitude(*range));
   if (smaller == 0 || larger / smaller < kUnusualScale) return "";
-  // Images: the numbers of one side lie in [0, 1] or around 0, those of the other go up to 255.
+  // Images: one range lies in [0, 1] or around 0, the other one goes up to 255.
   const bool images = bytes_before || bytes_now || (larger <= kBytes && larger > kBytes / 2 && smaller <= 1);
   const std::string text = fmt::format("{} holds {}, and the network was trained on {}", path.string(),
                                        range_text(data.x.type, *range), range_text(trained_on.x.type, before));
@@ -301,7 +303,7 @@ std::string compare_vocabularies(const io::TokenInfo& trained_on, const io::Toke
   if (io::same_vocabulary(trained_on, data)) return "";
   constexpr const char* kElsewhere = "ids";
   if (trained_on.kind == kElsewhere || data.kind == kElsewhere) {
-    if (trained_on.kind == data.kind) return "";  // the vocabularies' sizes differ, which is refused elsewhere
+    if (trained_on.kind == data.kind) return "";  // only the sizes differ, which another check refuses
     return fmt::format(
         "{} holds tokens of kind {}, and the network was trained on kind {}: see whether they are the "
         "same tokens",

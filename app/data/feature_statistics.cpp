@@ -18,8 +18,8 @@ namespace {
 constexpr std::uint64_t kMaxRead = std::uint64_t{4} << 30;
 constexpr std::size_t kBlock = std::size_t{1} << 20;
 
-/// Sums over one feature in one section. The pivot is the same everywhere and avoids cancellation between squares of
-/// large numbers.
+/// Sums over one feature in one section. Numbers are summed relative to a pivot, the same on every rank, which avoids
+/// cancellation between squares of large numbers.
 struct Sums {
   double count = 0, sum = 0, squares = 0, least = 0, greatest = 0;
   void add(double number, double pivot) {
@@ -44,7 +44,7 @@ struct Sums {
 };
 constexpr std::size_t kSumsNumbers = sizeof(Sums) / sizeof(double);
 
-/// One rank's reading of samples: x first, then the targets.
+/// Reads samples on one rank. Features of x come first, then the targets. The pivots are the numbers of sample 0.
 class Reading {
  public:
   explicit Reading(const io::Dataset& data)
@@ -64,7 +64,7 @@ class Reading {
   std::size_t x_features() const noexcept { return x_features_; }
   const std::vector<double>& pivots() const noexcept { return pivots_; }
 
-  /// Adds samples [first, end), one block out of every `stride`.
+  /// Adds samples [first, end) to `sums`, but only one of every `stride` blocks.
   void add(std::int64_t first, std::int64_t end, std::int64_t stride, std::span<Sums> sums) {
     for (std::int64_t at = first; at < end; at += rows_ * stride) {
       read(at, std::min(rows_, end - at));
@@ -137,7 +137,7 @@ std::int64_t features_of(const io::Field& x) {
 std::vector<io::FeaturePart> feature_parts(const io::DatasetInfo& info) {
   std::vector<io::FeaturePart> parts;
   for (const io::FieldRange& input : info.inputs) {
-    // The last extent of volumes without channels is a direction.
+    // The last extent of a volume without channels is a dimension of space.
     const bool is_volume = input.field.sample_shape.size() == 3 && !has_channels(input.field);
     parts.push_back({.elements = input.field.elements(), .features = is_volume ? 1 : features_of(input.field)});
   }
@@ -169,7 +169,7 @@ FeatureStatistics gather_statistics(comm::Communicator& communicator, const io::
     pivots = reading.pivots();
     const std::int64_t sections = sections_of(samples, features);
     sums.resize(static_cast<std::size_t>(sections) * features);  // zeros for sections of other ranks
-    // Each rank takes neighbouring sections, so that it opens few files.
+    // Each rank reads adjacent sections, so that it opens few files.
     const std::int64_t rank = communicator.rank(), size = communicator.size();
     for (std::int64_t k = sections * rank / size; k < sections * (rank + 1) / size; ++k) {
       reading.add(samples * k / sections, samples * (k + 1) / sections, std::max<std::int64_t>(1, stride),

@@ -1,5 +1,5 @@
 /// \file
-/// Mean, deviation and range of every feature of a dataset, gathered by all ranks together.
+/// Computes mean, standard deviation and range of the features of a dataset. All ranks share the work.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@ namespace lockstep::app {
 
 struct FeatureStatistics {
   std::vector<io::FeatureSpread> x;  ///< spread of each feature
-  std::vector<io::FeatureSpread> y;  ///< spread of each target; empty if y are classes, or missing
+  std::vector<io::FeatureSpread> y;  ///< spread of each target; empty if y is missing or holds classes
   double least = 0, greatest = 0;    ///< range over all x
 };
 
-/// Number of features with a mean of their own: columns of tables, channels of images; otherwise 1.
+/// Returns the number of features that have their own mean: columns of tables, channels of images; otherwise 1.
 std::int64_t features_of(const io::Field& x);
-/// The parts of a sample with features of their own: its inputs, or all of it.
+/// Returns the parts of a sample that have separate features: each of several inputs, or the whole sample.
 std::vector<io::FeaturePart> feature_parts(const io::DatasetInfo& info);
-/// Number of features of all of them.
+/// Returns the number of features of all parts.
 std::int64_t features_of(const io::DatasetInfo& info);
 
-/// Collective. Each rank reads a part; more than 4 GiB are sampled evenly. The same bits at any number of ranks: the
-/// data are cut into sections that do not depend on it, and the sections' sums are added in order. Throws
-/// comm::ConsensusError for errors of reading.
+/// Collective. Each rank reads a part of the data; beyond 4 GiB evenly spread blocks are read. The result has the same
+/// bits at any number of ranks: the data are cut into sections independently of the number of ranks, and the sums of
+/// the sections are added in order. Throws comm::ConsensusError if reading fails.
 FeatureStatistics gather_statistics(comm::Communicator& communicator, const io::Dataset& data);
 
 }  // namespace lockstep::app

@@ -74,7 +74,8 @@ bool may_lack_classes(const io::DatasetInfo& info, const model::ModelOptions& op
 
 namespace {
 
-/// Samples of [height, width], [height, width, channels] or [depth, height, width, channels].
+/// Returns the shape of samples of [height, width], [height, width, channels] or [depth, height, width, channels];
+/// nullopt for other samples.
 std::optional<model::ImageShape> image_shape(const io::Field& x) {
   const std::vector<std::int64_t>& shape = x.sample_shape;
   if (shape.size() == 2) return model::ImageShape{.height = shape[0], .width = shape[1], .channels = 1};
@@ -85,7 +86,8 @@ std::optional<model::ImageShape> image_shape(const io::Field& x) {
   return std::nullopt;
 }
 
-/// Extents without channels, as a mask of such samples has them; `image`: of samples like x, perhaps cropped.
+/// Returns the extents of a mask for `image`: its extents without channels. `image` is a sample of `x`, perhaps
+/// cropped.
 std::vector<std::int64_t> places_of(const io::Field& x, const model::ImageShape& image) {
   if (x.sample_shape.size() == 4) return {image.depth, image.height, image.width};
   return {image.height, image.width};

@@ -35,14 +35,14 @@ io::LabelMeaning label_meaning(const TrainOptions& options, const io::DataDescri
   return automatic;
 }
 
-/// The names of the data's inputs that the network reads, as far as they are known.
+/// Returns the names of the inputs that the network reads, in its order; empty if they are unknown.
 std::vector<std::string> wanted_inputs(const TrainOptions& options, const io::DataDescription* before) {
   std::vector<std::string> names;
   if (before != nullptr) {
     for (const io::Field& input : before->inputs) names.push_back(input.name);
     if (names.empty() && before->x.name != DataOptions{}.x) names.push_back(before->x.name);
   }
-  // "x" stands for all inputs of shards, unless the user names an input x.
+  // "x" means all inputs of shards, unless the user gives --x x.
   if (names.empty() && options.data.x == DataOptions{}.x && options.is_given("x")) names.push_back(options.data.x);
   if (!names.empty()) return names;
   for (const model::SampleInput& input : model::inputs_of(options.network)) names.push_back(input.name);
@@ -50,7 +50,8 @@ std::vector<std::string> wanted_inputs(const TrainOptions& options, const io::Da
   return names;
 }
 
-/// In files of other programs, several inputs have the datasets that the network names, unless the user names others.
+/// Returns the HDF5 datasets to read from files of other programs. Several inputs are in the datasets that the network
+/// names, unless the user names others.
 std::string x_of_files(const DataFormat& format) {
   return format.x == DataOptions{}.x && format.inputs.size() > 1 ? fmt::format("{}", fmt::join(format.inputs, ","))
                                                                  : format.x;
@@ -91,7 +92,7 @@ DataFormat data_format(const TrainOptions& options, const io::DataDescription* b
                     .layout = options.data.layout,
                     .labels = label_meaning(options, before),
                     .ignored_label = options.data.ignore_label};
-  // "y" stands for all targets of shards, unless the user names a target y, or did so when the run began.
+  // "y" means all targets of shards, unless the user names a target y, or did so when the run began.
   const bool is_one =
       before == nullptr ? options.is_given("y") : before->labels == io::Labels::targets && before->target_names.empty();
   if (options.data.y == DataOptions{}.y && is_one) format.targets = {options.data.y};
@@ -107,7 +108,7 @@ DataFormat data_format(const TrainOptions& options, const io::DataDescription* b
   }
   if (format.context > 0) {
     format.y.clear();
-    // A checkpoint may contain the default name for samples, which no user has given.
+    // The name may be the default that a checkpoint stored: the user did not give it.
     if (!options.is_given("x") && options.data.x == DataOptions{}.x) format.x = io::kTokensName;
   }
   return format;

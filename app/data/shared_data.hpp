@@ -1,5 +1,5 @@
 /// \file
-/// Packed data that the ranks of a job open together: io/datasets/shared_shards.hpp gives the reason.
+/// Packed data that the ranks of a job open together. io/datasets/shared_shards.hpp gives the reason.
 #pragma once
 
 #include <filesystem>
@@ -16,9 +16,9 @@ namespace lockstep::app {
 /// Shared shards by folder.
 using SharedData = std::map<std::filesystem::path, std::shared_ptr<io::SharedShards>>;
 
-/// Collective, with the same number of folders on every rank; "": none. Data that are not packed, or missing, are left
-/// to the code that opens them, and so is everything in a world of one. `deadline` outlives the data. Throws
-/// comm::ConsensusError.
+/// Collective. Every rank gives the same number of folders; "": none. Skips data that are not packed or missing, so
+/// that the code that opens them reports errors. Returns nothing in a world of one. `deadline` must outlive the data.
+/// Throws comm::ConsensusError.
 SharedData open_together(comm::Communicator& communicator, std::span<const std::filesystem::path> folders,
                          io::IoDeadline* deadline);
 

@@ -18,15 +18,15 @@ namespace lockstep::app {
 
 namespace {
 
-constexpr double kRounding = 1e-3;  ///< error of a sum, for probabilities that were written with few digits
+constexpr double kRounding = 1e-3;  ///< tolerated error of the sum of probabilities that have few digits
 constexpr const char* kChecking = "checking the targets";
 
-/// The first sample whose targets are wrong.
+/// The first sample of a section with invalid targets. Doubles, so that an all-reduce can sum the entries.
 struct Wrong {
-  double sample = 0;  ///< counted from 1; 0: none
-  double loss = 0;    ///< which of the checked losses
-  double least = 0;   ///< the least target
-  double number = 0;  ///< the sum of probabilities, or a label that is neither 0 nor 1
+  double sample = 0;  ///< sample number + 1; 0: none
+  double loss = 0;    ///< index among the checked losses
+  double least = 0;   ///< smallest target
+  double number = 0;  ///< sum of the probabilities, or a label that is neither 0 nor 1
 };
 constexpr std::size_t kNumbersOfWrong = sizeof(Wrong) / sizeof(double);
 

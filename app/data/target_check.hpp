@@ -1,5 +1,5 @@
 /// \file
-/// Targets of losses that do not take every number.
+/// Checks targets for losses that do not accept every number.
 #pragma once
 
 #include <filesystem>
@@ -10,10 +10,10 @@
 
 namespace lockstep::app {
 
-/// Collective. Throws UsageError, alike on all ranks, with the first sample whose targets are not what a loss needs:
-/// for soft cross-entropy probabilities, at least 0 and with a sum that differs from 1 by no more than rounding; for
-/// binary cross-entropy on one of several targets 0 or 1. Each rank reads a part of the targets. Reads nothing for
-/// other losses. Throws comm::ConsensusError for errors of reading.
+/// Collective. Throws the same UsageError on all ranks if a sample has invalid targets, and names the first such
+/// sample. Soft cross-entropy needs probabilities: at least 0, with a sum that differs from 1 by at most 0.001. Binary
+/// cross-entropy on one of several targets needs 0 or 1. Each rank reads a part of the targets; other losses read
+/// nothing. Throws comm::ConsensusError if reading fails.
 void require_targets(comm::Communicator& communicator, const model::ModelOptions& options, const io::Dataset& data,
                      const std::filesystem::path& path);
 

@@ -1,5 +1,5 @@
 /// \file
-/// Inputs that a network reads as tokens: fields of whole numbers of fixed length, read through an embedding.
+/// Inputs that a network reads as tokens: fields with a fixed number of whole numbers, which an embedding reads.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace lockstep::app {
 
-/// True if the numbers of a sample that begin at `first` are tokens of the network.
+/// True if the network reads the input that starts at element `first` of a sample as tokens.
 bool are_tokens(const model::Network& network, std::int64_t first);
 
-/// The tokens of a sample, for an io::CheckedTokensDataset; none for most networks. Throws UsageError where the data's
-/// statistics say that some are none. path: for messages.
+/// Returns the tokens of a sample for an io::CheckedTokensDataset; empty if the network reads no tokens. Throws
+/// UsageError if the range in the data's statistics shows numbers that are no tokens. `path` appears in messages.
 std::vector<io::TokenNumbers> tokens_of(const model::Network& network, const io::DatasetInfo& info,
                                         const std::filesystem::path& path);
 

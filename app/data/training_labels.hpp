@@ -1,5 +1,5 @@
 /// \file
-/// The labels of training samples, read by all ranks together.
+/// Reads the labels of training samples. Each rank reads a part, and every rank gets all.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,16 @@
 
 namespace lockstep::app {
 
-/// Throws UsageError, in the name of the option that asks for it, unless each sample has one class.
+/// Throws UsageError unless each sample has one class. `option`: the option that needs classes, for the message.
 void require_classes(std::string_view option, const io::DatasetInfo& info);
 
-/// Collective. One value for each sample, all of them on every rank, each of which reads a part: read(numbers of
-/// samples, their values). Throws comm::ConsensusError: what reading throws.
+/// Collective. Returns one value for each sample, on every rank. Each rank reads a part with read(sample numbers, span
+/// for their values) and broadcasts it. `what` names the operation in messages. Throws comm::ConsensusError if reading
+/// fails.
 template <class Value, class Read>
 std::vector<Value> read_everywhere(comm::Communicator& communicator, std::int64_t samples, const char* what,
                                    const Read& read) {
-  constexpr std::int64_t kRead = 65'536;  // at once
+  constexpr std::int64_t kRead = 65'536;  // samples per read
   const std::int64_t size = communicator.size();
   std::vector<Value> values(static_cast<std::size_t>(samples));
   const auto first_of = [&](std::int64_t rank) { return samples * rank / size; };
@@ -45,7 +46,7 @@ std::vector<Value> read_everywhere(comm::Communicator& communicator, std::int64_
   return values;
 }
 
-/// Collective. The class of each sample, on every rank.
+/// Collective. Returns the class of each sample, on every rank.
 std::vector<std::int32_t> read_labels(comm::Communicator& communicator, const io::Dataset& data);
 
 }  // namespace lockstep::app

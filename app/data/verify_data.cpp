@@ -35,7 +35,7 @@ std::uint64_t verify_data(comm::Communicator& communicator, Console& console, Ve
       if (dataset != nullptr) dataset->verify(communicator.rank(), communicator.size());
     }
   });
-  return bytes;  // files made by other programs have none
+  return bytes;  // counts no files of other programs: they have no checksums
 }
 
 }  // namespace lockstep::app

@@ -1,5 +1,5 @@
 /// \file
-/// Verification of the data's checksums before training.
+/// Verifies the checksums of the data before training.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,12 @@
 
 namespace lockstep::app {
 
-/// True if data of this size are verified.
+/// True if data of `bytes` bytes are verified: always or never as `wanted` says, automatically up to 4 GiB.
 bool is_verified(VerifyData wanted, std::uint64_t bytes) noexcept;
 
-/// Collective: recomputes the checksums of the shards, each by one rank, as --verify requests; reports omissions.
-/// Datasets that are nullptr are skipped. Returns the size of the verified shards of all ranks, in bytes.
+/// Collective. Recomputes the checksums of the shards, each on one rank, as --verify requests. Logs a line if the data
+/// are too large to be verified automatically. Skips datasets that are nullptr. Returns the size of all verified
+/// shards, in bytes.
 std::uint64_t verify_data(comm::Communicator& communicator, Console& console, VerifyData wanted,
                           std::span<const io::Dataset* const> data);
 
