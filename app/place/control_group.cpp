@@ -8,16 +8,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Version 1 expresses "no limit" as the largest multiple of a page.
+/// Limits from here on mean "no limit": version 1 writes the largest multiple of a page then.
 constexpr std::uint64_t kUnlimited = std::uint64_t{1} << 60;
 
 std::optional<std::uint64_t> number_in(const fs::path& file) {
   std::uint64_t value = 0;
-  if (!(std::ifstream(file) >> value)) return std::nullopt;  // "max" is no number
+  if (!(std::ifstream(file) >> value)) return std::nullopt;  // version 2 writes "max" if there is no limit
   return value;
 }
 
-/// An entry of memory.stat.
+/// Returns an entry of memory.stat; 0 if it is missing.
 std::uint64_t entry(const fs::path& file, const std::string& name) {
   std::ifstream lines(file);
   std::string key;

@@ -1,6 +1,6 @@
 /// \file
-/// The control group (cgroup) that limits this process's memory: the allowance of Slurm, a container or systemd, which
-/// may be less than the host's memory.
+/// The control group (cgroup) that limits the memory of this process. Slurm, a container or systemd may allow less
+/// memory than the host has.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@
 namespace lockstep::app {
 
 struct MemoryGroup {
-  std::string name;         ///< its folder: the same text, the same group (on one host)
+  std::string name;         ///< folder of the group, which identifies it on its host
   std::uint64_t limit = 0;  ///< bytes
   std::uint64_t used = 0;   ///< bytes, without the page cache, which the kernel can reclaim
 
   std::uint64_t free() const noexcept { return used < limit ? limit - used : 0; }
 };
 
-/// The group with the least left among this process's groups, from its own up to the root; nullopt: none has a limit.
-/// CPUs: comm::tightest_cpu_group.
+/// Returns the group with the least free memory among the groups of this process, from its own up to the root; nullopt
+/// if none has a limit. For CPUs see comm::tightest_cpu_group.
 std::optional<MemoryGroup> tightest_memory_group(const comm::ControlGroupFiles& files = {});
 
 }  // namespace lockstep::app

@@ -17,8 +17,8 @@
 namespace lockstep::app {
 namespace {
 
-// Text form of a view: a header line, the visible devices, the obstacle, the choice for bf16, then a line for each
-// device. The last field of a line is the only one that may contain spaces.
+// Text form of a view: a header line, the visible devices, the obstacle, the choice for bf16, then one line per device.
+// Only the last field of a line may contain spaces.
 constexpr std::string_view kViewHeader = "lockstep view 2";
 
 /// Replaces newlines, which would end a field.
@@ -28,7 +28,8 @@ std::string one_line(std::string text) {
   return text;
 }
 
-/// Removes the part before `separator` from `text` and returns it; all of it if there is no separator.
+/// Removes the part before `separator`, and the separator, from `text`. Returns that part; all of `text` if there is no
+/// separator.
 std::string_view take(std::string_view& text, char separator) {
   const std::size_t end = std::min(text.find(separator), text.size());
   const std::string_view taken = text.substr(0, end);
@@ -54,7 +55,7 @@ model::Bf16Unit unit_from(int value) {
   return unit;
 }
 
-/// The unit of this process's CPU.
+/// Chooses the bf16 unit of this process's CPU: the fastest one measured, unless the options name one.
 model::Bf16Choice bf16_choice(const ExecutionOptions& options) {
   if (options.precision != model::Precision::bf16) return {};
   if (!options.bf16_unit) return model::fastest_bf16_unit(model::measure_bf16());
@@ -63,11 +64,12 @@ model::Bf16Choice bf16_choice(const ExecutionOptions& options) {
   return {.unit = *options.bf16_unit, .obstacle = "", .gain = 0};
 }
 
-/// An empty field still needs a token between spaces.
+/// Writes an empty field as "-", because spaces separate the fields.
 std::string or_dash(const std::string& text) { return text.empty() ? "-" : text; }
 std::string un_dashed(std::string_view text) { return text == "-" ? std::string() : std::string(text); }
 
-/// GPU-8f3c1a2b: the first part of a UUID distinguishes GPUs; nvidia-smi and CUDA_VISIBLE_DEVICES accept it.
+/// Returns the first part of a UUID, as "GPU-8f3c1a2b". It identifies a GPU; nvidia-smi and CUDA_VISIBLE_DEVICES accept
+/// it.
 std::string short_uuid(const std::string& uuid) {
   const std::size_t first = uuid.find('-');
   return first == std::string::npos ? uuid : uuid.substr(0, uuid.find('-', first + 1));
@@ -119,7 +121,7 @@ Place find_place(comm::Communicator& communicator, const ExecutionOptions& optio
   }
   RankView mine;
   if (!on_cpus) {
-    const comm::LongOperation looking(communicator, "looking for GPUs");  // drivers may need long to initialise
+    const comm::LongOperation looking(communicator, "looking for GPUs");  // drivers may take long to initialise
     const char* const visible = std::getenv("CUDA_VISIBLE_DEVICES");
     mine = {.local_rank = 0, .host = "", .visible_devices = visible ? visible : "", .survey = model::survey_devices()};
   }

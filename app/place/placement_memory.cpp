@@ -62,7 +62,7 @@ std::string memory_complaint(std::span<const GpuMemory> ranks, const model::Memo
   }
   if (short_of_memory.empty()) return "";
 
-  // [fits, too_large): memory grows with the batch.
+  // Bisection: `fits` fits and `too_large` does not, because memory grows with the batch.
   std::int64_t fits = 0, too_large = batch;
   while (too_large - fits > 1) {
     const std::int64_t middle = fits + (too_large - fits) / 2;

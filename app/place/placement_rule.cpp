@@ -1,4 +1,4 @@
-/// The rule of placement.hpp as a pure function of all ranks' views.
+/// Implements decide_places() as a pure function of the views of all ranks.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -21,7 +21,7 @@ const RankView& view_of(const Views& views, int rank) { return views[rank]; }
 
 bool has_gpu(const RankView& view) { return !view.survey.devices.empty(); }
 
-/// "node1", "node1 and node2", "node1, node2, node3 and 5 more".
+/// Returns "node1", "node1 and node2" or "node1, node2, node3 and 5 more".
 std::string hosts_of(const Views& views, const Ranks& ranks) {
   std::vector<std::string> hosts;
   for (const int rank : ranks) {
@@ -36,7 +36,7 @@ std::string hosts_of(const Views& views, const Ranks& ranks) {
   return hosts.empty() ? last : fmt::format("{} and {}", fmt::join(hosts, ", "), last);
 }
 
-/// "ranks 4-7 on node2"; the host alone in a world of one.
+/// Returns "ranks 4-7 on node2"; only the host in a world of one.
 std::string who(const Views& views, const Ranks& ranks) {
   const std::string hosts = hosts_of(views, ranks);
   return views.size() == 1 ? hosts : fmt::format("{} on {}", comm::name_ranks(ranks), hosts);
@@ -50,7 +50,7 @@ Ranks ranks_where(const Views& views, const std::function<bool(const RankView&)>
   return ranks;
 }
 
-/// Ranks grouped by what `value` says of them, in the order of the ranks; without those for which it is empty.
+/// Groups ranks by `value`, in the order of the ranks. Omits ranks whose value is "".
 std::vector<std::pair<std::string, Ranks>> grouped(const Views& views,
                                                    const std::function<std::string(const RankView&)>& value) {
   std::vector<std::pair<std::string, Ranks>> groups;
@@ -64,7 +64,7 @@ std::vector<std::pair<std::string, Ranks>> grouped(const Views& views,
   return groups;
 }
 
-/// Ranks without a GPU, grouped by obstacle, in the order of the ranks.
+/// Groups the ranks without a GPU by obstacle, in the order of the ranks.
 std::vector<std::pair<std::string, Ranks>> obstacles(const Views& views) {
   return grouped(views, [](const RankView& view) -> std::string {
     if (has_gpu(view)) return "";
@@ -72,8 +72,8 @@ std::vector<std::pair<std::string, Ranks>> obstacles(const Views& views) {
   });
 }
 
-/// Refuses --precision tf32, which only GPUs have. `because`: the reason why there is none. The advice names an option
-/// to give, not one to omit, because the option may come from the configuration of a resumed run.
+/// Returns an error for --precision tf32, which only GPUs have; otherwise "". `because`: the reason why there is no
+/// GPU. The advice names an option to give, not one to omit: tf32 may come from the configuration of a resumed run.
 std::string refused_on_cpu(const ExecutionOptions& options, const std::string& because) {
   if (options.precision == model::Precision::tf32) {
     return fmt::format(
@@ -84,7 +84,7 @@ std::string refused_on_cpu(const ExecutionOptions& options, const std::string& b
   return "";
 }
 
-/// The unit of all CPUs. Throws UsageError if there is none.
+/// Returns the bf16 unit that all CPUs use. Throws UsageError if a CPU has none, or if the units differ.
 model::Bf16Unit choose_bf16_unit(const Views& views, const ExecutionOptions& options) {
   const auto sentence = [&](const std::vector<std::pair<std::string, Ranks>>& groups, std::string_view verb) {
     std::vector<std::string> parts;
@@ -113,7 +113,7 @@ model::Bf16Unit choose_bf16_unit(const Views& views, const ExecutionOptions& opt
   return views.front().bf16.unit;
 }
 
-/// A CPU for each rank, in the precision asked for.
+/// Returns CPU places for all ranks. `why`: the reason why they have no GPUs; "": the user chose CPUs.
 std::vector<Place> cpus(const Views& views, const ExecutionOptions& options, const std::string& why) {
   Place place;
   if (options.precision == model::Precision::bf16) {
@@ -150,7 +150,7 @@ std::vector<Place> on_cpus(const Views& views, const ExecutionOptions& options) 
   return cpus(views, options, why);
 }
 
-/// The error for ranks that lack a GPU.
+/// Returns the error text for ranks without a GPU.
 std::string without_gpu(const Views& views, const ExecutionOptions& options) {
   std::vector<std::string> parts;
   for (const auto& [obstacle, ranks] : obstacles(views)) {
@@ -170,17 +170,18 @@ std::string without_gpu(const Views& views, const ExecutionOptions& options) {
       whole_hosts ? fmt::format("leave {} out", hosts_of(views, without)) : std::string("give every rank a GPU"));
 }
 
-/// Equal for two ranks with the same device.
+/// Identifies a device: the text is equal for two ranks with the same device.
 std::string device_of(const RankView& view, const model::Device& device) {
   return device.uuid.empty() ? view.host + " " + device.pci : device.uuid;
 }
 
-/// Equal if NCCL sees the same GPU: slices of a GPU (MIG) are separate devices with the same PCI id.
+/// Identifies a GPU as NCCL sees it: slices of a GPU (MIG) are separate devices with the same PCI id.
 std::string board_of(const RankView& view, const model::Device& device) {
   return device.name.find("MIG") == std::string::npos ? device_of(view, device) : view.host + " " + device.pci;
 }
 
-/// The device of each rank: the one with its own number, or the next that no lower rank has taken.
+/// Chooses the device of each rank: device local rank modulo their number, or the next one that no lower rank has
+/// taken.
 std::vector<model::Device> choose_devices(const Views& views) {
   std::vector<model::Device> chosen;
   std::map<std::string, int> taken;
@@ -201,7 +202,7 @@ std::vector<model::Device> choose_devices(const Views& views) {
   return chosen;
 }
 
-/// Ranks grouped by shared device, without ranks that share nothing; ordered by their lowest rank.
+/// Groups ranks by shared device. Omits ranks that share nothing; orders groups by their lowest rank.
 std::vector<Ranks> sharing(const Views& views, const std::vector<model::Device>& devices,
                            std::string (*key)(const RankView&, const model::Device&)) {
   std::map<std::string, Ranks> by_key;
@@ -247,7 +248,7 @@ bool has_precision(const model::Device& device, model::Precision precision) {
   return precision == model::Precision::fp32 || model::best_precision(device) == model::Precision::bf16;
 }
 
-/// "the GPU of rank 3 on node2 has no bf16 (Tesla V100-SXM2-16GB, compute capability 7.0)"; empty if all have it.
+/// Returns "the GPU of rank 3 on node2 has no bf16 (Tesla V100-SXM2-16GB, compute capability 7.0)"; "" if all have it.
 std::string lacking(const Views& views, const std::vector<model::Device>& devices, model::Precision precision) {
   Ranks ranks;
   for (std::size_t rank = 0; rank < devices.size(); ++rank) {
@@ -303,8 +304,8 @@ std::vector<Place> on_gpus(const Views& views, const ExecutionOptions& options) 
     throw comm::ConsensusError(shared_gpus(views, devices, shared, options));
   }
   const ChosenPrecision precision = choose_precision(views, devices, options);
-  const int processors =
-      shared.empty() ? communication_processors(devices) : 1;  // all waiting kernels must fit at once
+  const int processors = shared.empty() ? communication_processors(devices)
+                                        : 1;  // the kernels of all sharing ranks must fit on the GPU together
   std::vector<Place> places;
   for (std::size_t rank = 0; rank < views.size(); ++rank) {
     places.push_back({.gpu = devices[rank],
