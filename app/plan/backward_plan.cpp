@@ -17,16 +17,16 @@ std::vector<BackwardLayer> backward_plan(const model::Network& network) {
   for (model::LayerPlan& layer : network.operation_plan())
     layers.push_back({.layer = std::move(layer), .slice_ends = {}});
   std::ranges::reverse(layers);
-  std::map<std::size_t, std::size_t> owners;  // by parameter: the last operation backward that has a part in it
+  std::map<std::size_t, std::size_t> owners;  // parameter -> last operation of the backward pass that contributes
   for (std::size_t i = 0; i < layers.size(); ++i) {
     for (const std::size_t parameter : layers[i].layer.declares) owners[parameter] = i;
   }
   const std::vector<model::Parameter>& parameters = network.parameters().all();
-  std::map<std::size_t, std::size_t> arena;  // parameters that change, by the ends of their slices
+  std::map<std::size_t, std::size_t> arena;  // end of slice -> trained parameter
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (!parameters[i].frozen) arena.emplace(parameters[i].end(), i);
   }
-  std::size_t last = 0;  // the operation that completes all gradients up to here
+  std::size_t last = 0;  // operation that completes all gradients so far
   for (const auto& [end, parameter] : arena) {
     const bool is_weight = parameters[parameter].role == model::Role::weight;
     last = is_weight ? std::max(last, owners.at(parameter)) : layers.size() - 1;

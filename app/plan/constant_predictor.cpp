@@ -22,17 +22,17 @@ namespace {
 constexpr std::uint64_t kMaxTokensRead = std::uint64_t{1} << 28;
 constexpr std::size_t kBlockOfLabels = std::size_t{1} << 20;  ///< bytes of labels read at once
 constexpr const char* kReading = "reading the labels";
-constexpr std::size_t kMaxStored = 65'536;  ///< classes or targets: a checkpoint says them all
+constexpr std::size_t kMaxStored = 65'536;  ///< maximum number of classes or targets in a checkpoint
 
-/// Losses of which the median of the targets, or nearly so, is the best constant.
+/// True for losses whose best constant is the median of the targets, exactly or nearly.
 bool has_medians(model::LossKind loss) {
   return loss == model::LossKind::mean_absolute_error || loss == model::LossKind::huber;
 }
 
 bool has_classes(const io::DatasetInfo& info) { return info.labels_are_classes || info.tokens.has_value(); }
 
-/// Collective. Cuts the samples into sections, the same at any number of ranks, each of which one rank reads in order:
-/// use(section, y of some samples). Of `stride` blocks of samples one is read.
+/// Collective. Cuts the samples into sections, which do not depend on the number of ranks. One rank reads each section
+/// in order and calls use(section, y of a block of samples). Reads one of every `stride` blocks.
 template <class Use>
 void read_sections(comm::Communicator& communicator, const io::Dataset& data, std::int64_t sections,
                    std::int64_t stride, const Use& use) {
@@ -58,13 +58,13 @@ void read_sections(comm::Communicator& communicator, const io::Dataset& data, st
   });
 }
 
-/// Adds over the samples up: each section by itself, so that the sums have the same bits at any number of ranks.
-/// add(y of some samples, sums of the section).
+/// Collective. Computes `width` sums over the samples with add(y of a block of samples, sums of the section). Sections
+/// are summed separately, so that the sums have the same bits at any number of ranks.
 template <class Add>
 std::vector<double> add_up(comm::Communicator& communicator, const io::Dataset& data, std::size_t width,
                            std::int64_t stride, const Add& add) {
   const std::int64_t sections = sections_of(data.info().samples, width);
-  std::vector<double> sums(static_cast<std::size_t>(sections) * width);  // zeros where another rank adds
+  std::vector<double> sums(static_cast<std::size_t>(sections) * width);  // zeros for sections of other ranks
   read_sections(communicator, data, sections, stride, [&](std::size_t section, std::span<const std::byte> y) {
     add(y, std::span(sums).subspan(section * width, width));
   });
@@ -80,7 +80,7 @@ std::span<const Number> numbers_in(std::span<const std::byte> y) {
   return {reinterpret_cast<const Number*>(y.data()), y.size() / sizeof(Number)};
 }
 
-/// Classes in the order of their counts, the first one first among equals.
+/// Returns the classes by descending count; equal counts stay in the order of the classes.
 std::vector<std::size_t> by_count(const std::vector<double>& counts) {
   std::vector<std::size_t> order(counts.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -88,7 +88,7 @@ std::vector<std::size_t> by_count(const std::vector<double>& counts) {
   return order;
 }
 
-/// Numbers in the order of the floats that have these bits.
+/// Maps a float to an integer key with the same order; number_of() is the inverse.
 std::uint32_t key_of(float number) noexcept {
   const auto bits = std::bit_cast<std::uint32_t>(number);
   return bits >> 31 != 0 ? ~bits : bits | std::uint32_t{1} << 31;
@@ -97,13 +97,13 @@ float number_of(std::uint32_t key) noexcept {
   return std::bit_cast<float>(key >> 31 != 0 ? key & ~(std::uint32_t{1} << 31) : ~key);
 }
 
-/// Collective. Of each target the median: the mean of the two numbers in the middle. A pass over the labels finds a
-/// digit of each of the two, from the first on: it counts those that share the digits before. Counts are exact, so they
-/// are the same at any number of ranks.
+/// Collective. Returns the median of each target: the mean of the two middle numbers. Radix selection on the bits of
+/// the numbers: each pass over the labels counts the numbers that share the known leading digits, which determines the
+/// next digit of both middle numbers. Counts are exact, so the result does not depend on the number of ranks.
 std::vector<float> find_medians(comm::Communicator& communicator, const io::Dataset& data, std::int64_t stride) {
   struct Search {
-    double before = 0;         ///< how many numbers with the same first digits come before the wanted one
-    std::uint32_t digits = 0;  ///< known digits of its key
+    double before = 0;         ///< count of smaller numbers with the same leading digits
+    std::uint32_t digits = 0;  ///< known leading digits of the key
   };
   constexpr std::size_t kMaxCounts = std::size_t{1} << 21;
   const auto targets = static_cast<std::size_t>(data.info().y.elements());
@@ -230,13 +230,13 @@ void store_constant(const ConstantPredictor& constant, io::DataDescription& desc
 
 namespace {
 
-/// Several losses have no constant in common, which would be the best for each: theirs is not known.
+/// Marks the loss as unknown (infinite) if there are several losses: no constant is the best one for each of them.
 void forget_loss(const Task& task, Score& score) {
   if (!task.loss_keys().empty()) score.loss = std::numeric_limits<double>::infinity();
 }
 
-/// The soft Dice loss of a sample all of whose positions are taken for class `answer`. counts: its positions of each
-/// class.
+/// Returns the soft Dice loss of a sample if class `answer` is predicted at every position. `counts`: the number of
+/// positions of each class.
 double dice_loss(std::size_t answer, std::span<const double> counts) {
   const double positions = std::accumulate(counts.begin(), counts.end(), 0.0);
   double loss = 0;
@@ -249,7 +249,8 @@ double dice_loss(std::size_t answer, std::span<const double> counts) {
   return loss;
 }
 
-/// The score of class `answer` at each position of masks. losses: of each class.
+/// Collective. Returns the score on masks if class `answer` is predicted at every position. `losses`: loss of a
+/// position of each class.
 Score score_of_masks(comm::Communicator& communicator, std::size_t answer, std::span<const double> losses,
                      const io::Dataset& data, model::LossKind kind, const Task& task) {
   const std::size_t all = losses.size();
@@ -354,7 +355,8 @@ Score score_of(comm::Communicator& communicator, const ConstantPredictor& consta
   Score score = task.score({.loss = sums[0], .metric = sums[1], .found = sums[2]},
                            static_cast<double>(data.info().samples), false);
   forget_loss(task, score);
-  // The constant of a class beside numbers is not counted: more is better there only if checkpoints are compared by it.
+  // The accuracy of classes beside numbers is not computed for a constant. Among numbers, a metric for which more is
+  // better can only be that accuracy.
   if (score.accuracy >= 0 && task.is_better(1, 0)) score.best = std::numeric_limits<double>::quiet_NaN();
   score.accuracy = -1;
   return score;
@@ -373,7 +375,7 @@ std::string beaten_by(const ConstantPredictor& constant, double metric, const Sc
   const double constantly = compared(reached, task);
   const bool perfect = !task.has_better_metric(task.best_possible(), constantly);
   if (perfect || task.has_better_metric(metric, constantly)) return "";
-  // --best-by may have chosen another metric than this one.
+  // --best-by may have chosen another metric.
   const bool is_chosen = std::string_view(task.best_key()) == task.metric_key();
   const auto text = [&](double value) {
     return task.has_masks() ? fmt::format("{:.4f}", value)

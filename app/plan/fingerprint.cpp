@@ -30,8 +30,8 @@ std::string describe_scale(const io::FeatureScale& scale) {
                      io::to_hex(io::checksum(std::as_bytes(std::span(scale.deviation)))));
 }
 
-/// The build id, which the linker computes over everything that it linked, from the notes of a segment (ELF, System V
-/// ABI). Empty: there is none.
+/// Returns the build id in the notes of a segment (ELF, System V ABI), a hash that the linker computes over its output;
+/// empty if there is none.
 std::span<const std::byte> build_id_in(std::span<const std::byte> notes) {
   constexpr std::string_view kOwner{"GNU", 4};
   constexpr std::size_t kAlignment = 4;

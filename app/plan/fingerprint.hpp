@@ -1,5 +1,5 @@
 /// \file
-/// Identity of the program, which must be equal on all ranks before the first step.
+/// Identity of program and plan, which must be equal on all ranks before the first step.
 #pragma once
 
 #include <string>
@@ -10,7 +10,8 @@
 
 namespace lockstep::app {
 
-/// Version, build id and size of the running file; distinguishes two builds of one version. Does not read the file.
+/// Returns version, build id and size of the running program, which distinguishes builds of one version. Does not read
+/// the contents of the file.
 std::string program_fingerprint();
 
 std::vector<comm::FingerprintItem> fingerprint_of(const Plan& plan);

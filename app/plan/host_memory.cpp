@@ -26,7 +26,8 @@ std::uint64_t batch_bytes(const io::Dataset& dataset, std::int64_t batch) {
   return static_cast<std::uint64_t>(std::min(batch, dataset.info().samples)) * (dataset.x_bytes() + dataset.y_bytes());
 }
 
-/// Masks: labels and weights of positions as a network takes them, and, where answers are counted, their scores.
+/// Returns the memory for masks, in bytes: labels and weights of positions in the network's format, and the scores of
+/// the classes if answers are counted.
 std::uint64_t mask_bytes(const io::Dataset& dataset, std::int64_t batch, bool counts_answers) {
   const io::DatasetInfo& info = dataset.info();
   if (!info.has_masks()) return 0;
@@ -55,7 +56,7 @@ std::uint64_t free_address_space() {
 
 std::string bytes_text(std::uint64_t bytes) { return format_bytes(bytes); }
 
-/// Ranks that share one amount of memory.
+/// Ranks that share the same memory.
 struct Takers {
   std::vector<const MemoryView*> ranks;
   std::uint64_t free = MemoryView::kUnknown;
@@ -85,7 +86,7 @@ std::string complaint(const Takers& takers, const std::string& has) {
                      takers.ranks.size() == 1 ? "" : "one of them: ", describe((*most)->wanted));
 }
 
-/// Text form for sending, without the host.
+/// Returns the text form for the other ranks, without the host.
 std::string to_text(const MemoryView& view) {
   return fmt::format("{} {} {} {} {} {} {} {} {} {} {}", view.wanted.arenas, view.wanted.snapshot, view.wanted.input,
                      view.wanted.page_tables, view.wanted.program, view.host_free, view.host_bytes, view.group_free,
@@ -170,7 +171,7 @@ std::string host_memory_complaint(std::span<const MemoryView> ranks) {
     hosts[rank.host].add(rank, rank.host_free);
     if (!rank.group.empty()) groups[rank.host + " " + rank.group].add(rank, rank.group_free);
   }
-  // The tightest limit is named: a control group has less than its host, and a process's own limit is its own.
+  // Reports the narrowest limit that is exceeded: that of one process, then of a control group, then of a host.
   for (const MemoryView& rank : ranks) {
     Takers alone;
     alone.add(rank, rank.address_space);

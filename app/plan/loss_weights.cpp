@@ -22,7 +22,7 @@ std::int32_t label_in(std::span<const std::byte> labels, std::size_t index) {
   return label;
 }
 
-/// The user's weights, or weights from the data.
+/// Returns the user's weights, or balanced weights from the counts of the classes.
 std::vector<double> chosen_weights(const ClassWeights& options, std::span<const std::int64_t> counts) {
   return options.balanced ? balanced_weights(counts) : options.given;
 }
@@ -50,12 +50,12 @@ void LossWeights::write(std::span<const std::int64_t> samples, std::span<const s
 
 namespace {
 
-/// Collective. Of each class the sum of its samples' weights, which are 1 where there are none, and of masks the number
-/// of its positions; of data without classes one sum. The same bits at any number of ranks: the data are cut into
-/// sections that do not depend on it.
+/// Collective. Returns the sum of the sample weights of each class, one sum for data without classes, and for masks the
+/// number of positions of each class. Empty `weights` count as 1. The result has the same bits at any number of ranks:
+/// the data are cut into sections independently of it.
 std::vector<double> sum_by_class(comm::Communicator& communicator, const io::Dataset& data,
                                  std::span<const float> weights) {
-  constexpr std::int64_t kParts = 64, kSamplesRead = 65'536;  // samples
+  constexpr std::int64_t kParts = 64, kSamplesRead = 65'536;  // samples per read, at most
   constexpr std::size_t kReadBytes = std::size_t{1} << 24;
   const auto fit = static_cast<std::int64_t>(kReadBytes / std::max<std::size_t>(1, data.y_bytes()));
   const std::int64_t read = std::clamp<std::int64_t>(fit, 1, kSamplesRead);

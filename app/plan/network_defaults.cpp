@@ -13,11 +13,11 @@ namespace lockstep::app {
 
 namespace {
 
-/// Least ratio of an image's side to its padding.
+/// Minimum ratio of the shorter side of an image to its padding.
 constexpr std::int64_t kSidePerPad = 6;
 
-/// Drops all defaults about the movement of the weights and about changes of samples. A schedule that ends with the run
-/// suits any optimiser and stays.
+/// Drops all defaults for the update of the weights and for changes of samples. A cosine schedule, which ends with the
+/// run, suits any optimiser and stays.
 void fit_to_numbers(TrainOptions& options, std::vector<std::string>& left_out) {
   std::vector<std::string> names{"augment", "normalize", "l2", "average-decay"};
   if (options.is_from_network("optimizer")) {
@@ -82,7 +82,8 @@ std::string fit_network_defaults(const io::DatasetInfo& info, model::LossKind lo
   if (info.tokens || options.from_network.empty()) return "";
   const std::size_t extents = info.x.sample_shape.size();
   std::vector<std::string> left_out;
-  const bool of_user = options.network.source != nullptr;  // whose file says how it is trained
+  const bool of_user =
+      options.network.source != nullptr;  // a user's network file, which chooses its own training options
   if (model::is_of_numbers(loss)) {
     if (!of_user) fit_to_numbers(options, left_out);
   } else if (extents == 2 || extents == 3) {

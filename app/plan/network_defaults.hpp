@@ -1,6 +1,6 @@
 /// \file
-/// A network's usual training options suit the data that it was made for: photographs in classes. Options that do not
-/// suit other data are dropped.
+/// The default training options of a network suit the data that it was designed for: photographs in classes. This file
+/// drops defaults that do not suit the data of a job.
 #pragma once
 
 #include <string>
@@ -11,10 +11,12 @@
 
 namespace lockstep::app {
 
-/// Takes back those of the network's own defaults (TrainOptions::from_network) that do not suit the data; the user's
-/// options stay. Networks for numbers are trained with Adam on unchanged samples. Pictures that are no photographs (of
-/// 3 or 4 channels) are not mirrored and keep their brightness; crops and margins apply only to images of the size that
-/// they were made for. Returns the dropped options and the reasons as a sentence; "": none.
+/// Drops the defaults of the network (TrainOptions::from_network) that do not suit the data; options of the user stay.
+/// - Networks that predict numbers: no augmentation, and the general defaults (Adam). Networks from a user's file keep
+///   their own defaults.
+/// - Images without 3 or 4 channels: no flips, no changes of brightness or contrast.
+/// - Images of other sizes than the defaults suit: no crops or padding.
+/// Returns one sentence with the dropped options and the reasons; "": nothing was dropped.
 std::string fit_network_defaults(const io::DatasetInfo& info, model::LossKind loss, TrainOptions& options);
 
 }  // namespace lockstep::app

@@ -23,7 +23,8 @@ struct Target {
   Columns columns;
 };
 
-/// The targets of the data: their fields, the label columns of a table, or all together if no loss names one.
+/// Returns the targets of the data: their fields, or the label columns of a table. Returns all numbers as one target if
+/// no loss names a target.
 std::vector<Target> targets_of(std::span<const DeclaredLoss> losses, const io::DatasetInfo& info,
                                const model::Network& network) {
   const std::int64_t outputs = network.sample_shape().outputs;
@@ -41,7 +42,7 @@ std::vector<Target> targets_of(std::span<const DeclaredLoss> losses, const io::D
   return targets;
 }
 
-/// Packed data with a single target call it y, whatever its name was.
+/// True if the only target has no name of its own: packed data call a single target y.
 bool is_unnamed(const std::vector<Target>& targets) {
   return targets.size() == 1 && (targets[0].name.empty() || targets[0].name == "y");
 }
@@ -79,7 +80,7 @@ void require_columns(const DeclaredLoss& loss, const Target& target, const model
       loss.place, loss.of, text(*columns), target.name.empty() ? "" : " ", target.name, text(target.columns)));
 }
 
-/// One target goes by one name.
+/// Throws UsageError if losses use several names for a single target.
 void require_targets_for_names(std::span<const DeclaredLoss> losses, const std::vector<Target>& targets,
                                bool are_windows) {
   if (targets.size() > 1) return;
@@ -96,8 +97,8 @@ void require_targets_for_names(std::span<const DeclaredLoss> losses, const std::
   }
 }
 
-/// The metric is that of the main loss: of numbers the mean over all columns of numbers. Beside numbers the accuracy is
-/// the mean over the targets of classes.
+/// Sets the shares of the losses in the metrics. The metric is that of the main loss; for numbers it is the mean over
+/// all columns of numbers. The accuracy beside numbers is the mean over the targets with classes.
 void share_metric(LossKind main, std::vector<model::LossTerm>& terms) {
   std::vector<model::LossTerm*> counted;
   double columns = 0;
@@ -116,7 +117,7 @@ void share_metric(LossKind main, std::vector<model::LossTerm>& terms) {
   for (model::LossTerm* term : chosen) term->share.accuracy = 1 / static_cast<double>(chosen.size());
 }
 
-/// The loss of options and data, for a network that names none.
+/// Returns the loss that options and data request, for a network that declares none.
 LossKind fitting_loss(const LossOptions& options, const io::DatasetInfo& info) {
   using enum model::LossKind;
   const bool classes = info.labels_are_classes;
@@ -194,8 +195,9 @@ LossKind loss_kind(const LossOptions& options, std::span<const DeclaredLoss> los
   for (const DeclaredLoss& loss : losses) {
     LossOptions one = options;
     one.kind = loss.kind;
-    if (loss.classes > 0) continue;  // one of several targets, which losses_for() looks for
-    // The data do not tell which of several targets are 0 and 1; and classes have weights for the other losses.
+    if (loss.classes > 0) continue;  // one of several targets, which losses_for() checks
+    // The data do not record which of several targets are 0 and 1, so require_targets() checks them. Class weights and
+    // label smoothing belong to the other losses.
     if (loss.kind == LossKind::binary_cross_entropy && !info.labels_are_classes) continue;
     if (main != LossKind::soft_dice) one.class_weights = {}, one.label_smoothing = 0;
     try {

@@ -1,5 +1,5 @@
 /// \file
-/// A network as a table for people: a line for each layer.
+/// Describes a network as a table with one line per layer.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace lockstep::app {
 
 struct NetworkText {
-  std::string table;  ///< lines, the last one says what is computed in one pass over memory
+  std::string table;  ///< lines; the last one lists operations that share one pass over memory
   std::int64_t parameters = 0;
   double flops = 0;  ///< per sample, forward and backward
 };

@@ -8,7 +8,7 @@ constexpr const char* kRollBack = "roll_back";
 constexpr const char* kNewOptimizer = "new_optimizer_state";
 constexpr const char* kGlobalBatch = "global_batch";
 
-/// A value of the newest record of this kind; `otherwise` if there is none.
+/// Returns a value of the newest record of this kind; `otherwise` if there is none.
 double newest(std::string_view history, const char* kind, const char* key, double otherwise) {
   const auto numbers = io::numbers_by_step(history, kind, key);
   return numbers.empty() ? otherwise : numbers.rbegin()->second;

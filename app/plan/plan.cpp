@@ -27,18 +27,18 @@ namespace lockstep::app {
 
 namespace {
 
-/// The options with what was decided in the place of what is automatic: the configuration that gives the same workload.
+/// Returns the options with decisions in place of automatic values: the configuration that gives the same workload.
 TrainOptions decided_settings(const Workload& workload, const comm::Communicator& communicator) {
   const TrainOptions& options = workload.options;
   TrainOptions settings = options;
   if (options.execution.all_reduce.measured)
     settings.execution.all_reduce = {.limits = communicator.all_reduce_limits()};
   settings.agree.replay.clear();  // belongs to this process: a resumed run continues without it
-  // A network's usual warm-up suits runs of usual length.
+  // The default warm-up of a network is too long for short runs.
   if (!options.was_set("warmup-steps")) {
     settings.schedule.warmup_steps = std::min(options.schedule.warmup_steps, workload.work.total_steps / 10);
   }
-  if (workload.training == nullptr) return settings;  // samples of a benchmark, which are in no file
+  if (workload.training == nullptr) return settings;  // a benchmark, whose samples are in no file
   settings.data.path = workload.paths.training;
   settings.data.validation = workload.paths.validation;
   if (workload.training->info().tokens && !is_packed_data(workload.paths.training)) {
@@ -117,8 +117,8 @@ model::LearningRateSchedule learning_rate_schedule(const TrainOptions& options, 
 
 namespace {
 
-/// Epochs count samples, and so does the schedule of a run whose length is given in epochs: a step with twice the
-/// samples advances it twice as far. With a length given in steps, the schedule counts steps.
+/// Returns the clock of the schedule. If the length of the run is given in epochs, the schedule counts samples: a step
+/// with twice the samples advances it twice as far. If the length is given in steps, the schedule counts steps.
 model::ScheduleClock clock_from(const Standing& from, const Workload& workload) {
   const double per_step = [&] {
     if (workload.work.given_steps > 0) return 1.0;
@@ -271,7 +271,7 @@ Workload open_workload(comm::Communicator& communicator, const TrainOptions& opt
     }
     workload = prepare_workload(options, world, deadline, shared, known ? &*known : nullptr);
   });
-  // Other data on some rank would have other numbers of features.
+  // Different data on some rank could have another number of features, which later collectives rely on.
   comm::require_equal(communicator,
                       std::vector<comm::FingerprintItem>{
                           {"training data", workload.training->fingerprint()},

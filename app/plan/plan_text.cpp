@@ -19,14 +19,14 @@ namespace lockstep::app {
 
 namespace {
 
-/// Format of gradients on the wire, if it is not their own.
+/// Returns the format of gradients on the wire; "" for fp32.
 std::string wire_text(comm::WireFormat wire, const Place& place, const comm::Communicator& communicator) {
   if (wire == comm::WireFormat::fp32 || communicator.size() == 1) return "";
   if (place.gpu || communicator.uses_network()) return fmt::format(" in {}", word_of(wire));
   return fmt::format(" (--wire {} is for other hosts: nothing travels here)", word_of(wire));
 }
 
-/// Says if sums over GPUs repeat bit for bit.
+/// Returns a note whether sums over GPUs repeat bit for bit; "" without such sums.
 std::string nvls_text(const ExecutionOptions& execution, const Place& place, const comm::Communicator& communicator) {
   if (!place.gpu || communicator.size() == 1) return "";
   const bool ring = execution.ring || place.gpus_are_shared;
@@ -34,7 +34,7 @@ std::string nvls_text(const ExecutionOptions& execution, const Place& place, con
                                                           : " (without NVLS, whose sums do not repeat bit for bit)";
 }
 
-/// Checkpoints at times that the steps do not determine, and their effect on the run.
+/// Describes checkpoints at times that do not depend on steps, and their effect on the run.
 std::string format_when_saved(const Plan& plan, const comm::Communicator& communicator) {
   const RunOptions& run = plan.settings.run;
   std::string text;
@@ -55,7 +55,7 @@ std::string format_when_saved(const Plan& plan, const comm::Communicator& commun
   return text;
 }
 
-/// Summation of gradients.
+/// Describes the summation of gradients.
 std::string format_sums(const Plan& plan, const comm::Communicator& communicator) {
   const std::vector<comm::Slice>& buckets = plan.buckets;
   const std::string_view transport = comm::name_of(transport_of(plan.place, communicator));

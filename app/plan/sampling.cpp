@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kOption = "sampling balanced";
 
-/// Throws UsageError. Looks at no label yet.
+/// Throws UsageError if the data do not suit balanced sampling. Does not read the labels.
 void require_drawable(const Workload& workload) {
   const io::DatasetInfo& info = workload.training->info();
   require_classes(kOption, info);
@@ -33,7 +33,7 @@ void require_drawable(const Workload& workload) {
     throw UsageError(fmt::format("--{} does not go with --model {}: its sequences go on from step to step", kOption,
                                  workload.options.network.name));
   }
-  constexpr std::int64_t kMinOfAClass = 2;  // draws in an epoch
+  constexpr std::int64_t kMinOfAClass = 2;  // draws per epoch
   if (info.classes > info.samples / kMinOfAClass) {
     throw UsageError(
         fmt::format("--{}: the training data have {} of {}: an epoch would not draw {} of each: leave it out", kOption,

@@ -1,5 +1,5 @@
 /// \file
-/// Which samples of the training data an epoch has.
+/// Selects the samples of the training data that an epoch contains (--sampling).
 #pragma once
 
 #include "app/options/train_options.hpp"
@@ -8,9 +8,9 @@
 
 namespace lockstep::app {
 
-/// Collective. Makes the workload's training data those that --sampling draws: each sample once, as they are, or
-/// balanced, which reads the labels of all samples. Throws UsageError if the two do not go together, and
-/// comm::ConsensusError, alike on all ranks.
+/// Collective. Applies --sampling to the training data of the workload. Uniform sampling, each sample once per epoch,
+/// changes nothing. Balanced sampling reads the labels of all samples. Throws UsageError if option and data do not fit,
+/// and comm::ConsensusError if reading fails; the same on all ranks.
 void apply_sampling(comm::Communicator& communicator, Workload& workload);
 
 }  // namespace lockstep::app

@@ -29,15 +29,15 @@ namespace {
 
 using Kind = Normalization::Kind;
 
-constexpr std::int64_t kMaxFeatures = 65'536;  ///< limit, because a checkpoint stores them all
-constexpr double kLarge = 1000;                ///< inputs for which plain gradient descent diverges
+constexpr std::int64_t kMaxFeatures = 65'536;  ///< limited, because a checkpoint stores a scale for each
+constexpr double kLarge = 1000;                ///< magnitude of inputs from which plain gradient descent diverges
 
 bool is_plain(model::OptimizerKind kind) {
   using enum model::OptimizerKind;
   return kind == sgd || kind == momentum || kind == nesterov;
 }
 
-/// Scales that the options request, or leave to the data.
+/// Scales that the options request (x, y), or request if the data need them (x_if_asked, y_if_asked).
 struct Wish {
   bool x = false, x_if_asked = false, y = false, y_if_asked = false;
   bool any() const { return x || x_if_asked || y || y_if_asked; }
@@ -57,7 +57,7 @@ Wish wish_of(const Workload& workload) {
           .y_if_asked = targets && data.targets == TargetScale::automatic && info.y.elements() <= kMaxFeatures};
 }
 
-/// Spread over all numbers of features with the same number of values each.
+/// Returns the spread over all numbers of several features, which have the same number of values each.
 io::FeatureSpread together(std::span<const io::FeatureSpread> features) {
   double mean = 0, squares = 0;
   for (const io::FeatureSpread& feature : features) {
@@ -69,7 +69,7 @@ io::FeatureSpread together(std::span<const io::FeatureSpread> features) {
   return {.mean = mean, .deviation = std::sqrt(std::max(0.0, squares / count - mean * mean))};
 }
 
-/// Volumes, whose last extent counts no channels: one scale for all numbers, if their spread requires it.
+/// Standardises volumes without channels with one scale for all numbers, if their spread requires it.
 void standardize_volumes(const io::Field& x, std::span<const io::FeatureSpread> features, Workload& workload) {
   const io::FeatureSpread all = together(features);
   if (!io::asks_for_scale(std::span(&all, 1))) return;
@@ -91,8 +91,8 @@ void standardize_volumes(const io::Field& x, std::span<const io::FeatureSpread> 
                   fmt::join(x.sample_shape, " x "), x.sample_shape.back()));
 }
 
-/// Each of several inputs gets its own scale: bytes are brought to [0, 1] as those of one input are, other numbers to
-/// mean 0 and deviation 1 if their spread requires it, or if the user does. Tokens stay as they are.
+/// Returns a scale for each of several inputs. Bytes are scaled to [0, 1], as with a single input. Other numbers get
+/// mean 0 and deviation 1 if their spread or the user requires it. Tokens are not scaled.
 io::FeatureScale scale_of_inputs(const Workload& workload, std::span<const io::FeatureSpread> features,
                                  const Wish& wish) {
   if (!wish.x && !wish.x_if_asked) return {};
@@ -119,7 +119,7 @@ io::FeatureScale scale_of_inputs(const Workload& workload, std::span<const io::F
   return is_scaled ? scale : io::FeatureScale{};
 }
 
-/// The targets that a loss of numbers judges: all, unless several losses judge other ones, too.
+/// Returns the targets that a loss for numbers uses: all, unless there are also losses for labels or classes.
 std::vector<io::FeatureSpread> of_numbers(std::span<const io::FeatureSpread> targets, const Task& task) {
   std::vector<io::FeatureSpread> numbers;
   for (std::size_t i = 0; i < targets.size(); ++i) {
@@ -128,7 +128,7 @@ std::vector<io::FeatureSpread> of_numbers(std::span<const io::FeatureSpread> tar
   return numbers;
 }
 
-/// Labels and probabilities beside numbers stay as they are.
+/// Returns the scale of the targets, without a change of labels and probabilities beside numbers.
 io::FeatureScale scale_of_targets(std::span<const io::FeatureSpread> targets, const Task& task, io::FileType type) {
   io::FeatureScale scale = io::scale_of(targets, type);
   for (std::size_t i = 0; i < targets.size(); ++i) {
@@ -139,7 +139,7 @@ io::FeatureScale scale_of_targets(std::span<const io::FeatureSpread> targets, co
   return scale;
 }
 
-/// Ranges of the inputs that are no tokens, as far as they are known.
+/// Returns the ranges of the inputs that are no tokens, if they are known.
 std::vector<ValueRange> ranges_of_numbers(const Workload& workload) {
   const io::DatasetInfo& info = workload.training->info();
   std::vector<ValueRange> ranges;
@@ -154,14 +154,14 @@ std::vector<ValueRange> ranges_of_numbers(const Workload& workload) {
   return ranges;
 }
 
-/// A scale of its only input would not reach a network that reads tokens.
+/// Throws UsageError if the options scale the only input and the network reads it as tokens.
 void require_numbers_to_scale(Kind normalize, const Workload& workload) {
   const bool only_tokens = workload.training->info().inputs.empty() && !workload.network->token_ranges().empty();
   if (!only_tokens || normalize == Kind::automatic || normalize == Kind::none || normalize == Kind::affine) return;
   throw UsageError("--normalize scales numbers, and the network reads tokens: leave it out");
 }
 
-/// Collective.
+/// Collective. Warns if inputs are too large for plain gradient descent.
 void warn_of_large_inputs(comm::Communicator& communicator, Kind normalize, Workload& workload) {
   if (!is_plain(workload.optimizer.kind) || !workload.features.empty() || normalize == Kind::per_image) return;
   const model::InputTransform& transform = workload.model.input_transform;
@@ -180,7 +180,8 @@ void warn_of_large_inputs(comm::Communicator& communicator, Kind normalize, Work
                   largest, model::name_of(workload.optimizer.kind)));
 }
 
-/// Collective. Bytes of a table may be numbers of their own, such as 0 and 1, and not shares of 255.
+/// Collective. Warns if the bytes of a table are small: they may be plain numbers, such as 0 and 1, but are divided by
+/// 255.
 void warn_of_small_bytes(comm::Communicator& communicator, Workload& workload) {
   const io::DatasetInfo& info = workload.training->info();
   const bool are_scaled = workload.options.data.normalize.kind == Kind::automatic && workload.features.empty() &&
@@ -203,7 +204,7 @@ void warn_of_small_bytes(comm::Communicator& communicator, Workload& workload) {
       range.least, range.greatest));
 }
 
-/// True if the last layer of the network gets new values.
+/// True if the last layer of the network is initialised anew.
 bool outputs_are_new(const model::Network& network, const std::vector<std::string>& reinitialize) {
   const std::vector<model::LayerPlan> layers = network.plan();
   const auto last =
@@ -216,7 +217,8 @@ bool outputs_are_new(const model::Network& network, const std::vector<std::strin
          });
 }
 
-/// Collective. Compares the numbers with those that the weights were trained on, because the inputs keep their meaning.
+/// Collective. Compares the range of the inputs with the data that the weights were trained on, because the inputs keep
+/// their meaning.
 void compare_with(comm::Communicator& communicator, const io::DataDescription& trained_on, Workload& workload) {
   std::optional<ValueRange> range = known_range(workload.training->info());
   comm::all_succeed(communicator, [&] {
@@ -232,8 +234,8 @@ void compare_with(comm::Communicator& communicator, const io::DataDescription& t
   });
 }
 
-/// Collective. One scale serves both: validation samples of bytes and training samples of floats, or the other way
-/// round, need the same range.
+/// Collective. Compares the ranges of training and validation samples if only one of the two is stored as bytes: one
+/// scale applies to both.
 void compare_validation(comm::Communicator& communicator, Workload& workload) {
   if (!workload.validation) return;
   const io::DatasetInfo &training = workload.training->info(), &validation = workload.validation->info();
@@ -266,7 +268,8 @@ std::unique_ptr<io::Dataset> standardized(std::unique_ptr<io::Dataset> data, con
   return std::make_unique<io::StandardizedDataset>(std::move(data), workload.features, workload.targets);
 }
 
-/// --normalize standard, range and affine for numbers that float32 cannot distinguish: scales before the conversion.
+/// Applies --normalize standard, range and affine before the conversion to float32 if float32 cannot distinguish the
+/// stored numbers.
 void scale_in_double(const Normalization& normalize, Workload& workload) {
   const io::DatasetInfo& info = workload.training->info();
   if (workload.model.augmentation) return;
@@ -284,7 +287,7 @@ void scale_in_double(const Normalization& normalize, Workload& workload) {
   workload.model.input_transform = {};
 }
 
-/// A resumed run keeps its scales, which are those of its inputs and targets.
+/// Throws UsageError if the stored scales do not fit the inputs and targets: a resumed run keeps its scales.
 void require_same_sizes(const KnownScales& known, const Workload& workload) {
   const io::DatasetInfo& info = workload.training->info();
   const bool has_targets = !info.labels_are_classes;
@@ -340,7 +343,7 @@ void standardize(comm::Communicator& communicator, const KnownScales& known, Wor
   }
   if (known.trained_on) compare_with(communicator, *known.trained_on, workload);
   compare_validation(communicator, workload);
-  if (known.decided) wish.x_if_asked = wish.y_if_asked = false;  // a resumed run keeps its beginning's decision
+  if (known.decided) wish.x_if_asked = wish.y_if_asked = false;  // a resumed run keeps its first decision
   if (known.new_targets) {
     wish.y_if_asked = workload.model.loss == model::LossKind::mean_squared_error && info.y.elements() <= kMaxFeatures;
     wish.y = false;

@@ -1,5 +1,5 @@
 /// \file
-/// Standardisation of a job's data: features, targets and their scales, decided once, when a run begins.
+/// Standardises the data of a job: decides the scales of features and targets once, when a run begins.
 #pragma once
 
 #include <optional>
@@ -12,20 +12,21 @@
 
 namespace lockstep::app {
 
-/// A checkpoint's knowledge of how numbers were standardised.
+/// Scales that a checkpoint contains.
 struct KnownScales {
   io::FeatureScale features = {}, targets = {};
-  bool decided = false;                                ///< the run is resumed: automatic values are already decided
-  bool new_targets = false;                            ///< the scale of the targets is decided anew
-  std::optional<io::DataDescription> trained_on = {};  ///< training data of weights whose inputs keep their meaning
+  bool decided = false;      ///< resumed run: automatic values are already decided
+  bool new_targets = false;  ///< the scale of the targets must be decided again
+  std::optional<io::DataDescription> trained_on =
+      {};  ///< training data of the initial weights, if the inputs keep their meaning
 };
-/// Scales of a run that is resumed (`record`), or begins with given weights (`weights`); either may be nullptr.
+/// Returns the known scales of a run that is resumed (`record`) or begins with given weights (`weights`). Either may be
+/// nullptr.
 KnownScales known_scales(const io::TrainingRecord* record, const io::TrainingRecord* weights, const Workload& workload);
 
-/// Collective. Gathers the statistics that the options request, decides automatic values, and puts the scales into the
-/// workload's data, model and task. Scales of a checkpoint are kept. Also warns of numbers that are too large for plain
-/// gradient descent, and of numbers unlike those that the weights were trained on. Throws UsageError,
-/// comm::ConsensusError.
+/// Collective. Gathers the statistics that the options request, decides automatic values, and sets the scales in the
+/// data, model and task of the workload. Keeps scales of a checkpoint. Also warns if numbers are too large for plain
+/// gradient descent, or differ from those that the weights were trained on. Throws UsageError and comm::ConsensusError.
 void standardize(comm::Communicator& communicator, const KnownScales& known, Workload& workload);
 
 }  // namespace lockstep::app

@@ -16,10 +16,10 @@ namespace lockstep::app {
 
 namespace {
 
-/// The five likeliest of so few classes carry no information.
+/// Minimum number of classes for top-5 accuracy, which carries no information for fewer classes.
 constexpr std::int64_t kFewClasses = 10;
 
-/// Key of the accuracy of classes beside numbers, whose metric is another.
+/// Key of the accuracy of classes beside numbers; the metric of such a task is an error of the numbers.
 constexpr const char* kClassAccuracy = "class_accuracy";
 
 }  // namespace
@@ -112,7 +112,7 @@ void Task::set_losses(const std::vector<model::LossTerm>& losses, const std::vec
   }
 }
 
-/// The sum of a loss is divided by this: Dice is a mean over samples, whose sum counts each position.
+/// Returns the divisor of the sum of a loss. The Dice loss is a mean over samples, but its sum counts each position.
 double Task::divisor(model::LossKind loss, double samples, double rows) const noexcept {
   return loss == model::LossKind::soft_dice ? samples * static_cast<double>(positions_) : rows;
 }

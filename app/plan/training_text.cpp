@@ -16,7 +16,7 @@ namespace lockstep::app {
 
 namespace {
 
-/// "adamw, beta1 0.9, beta2 0.999, epsilon 1e-08, weight decay 0.1"
+/// Returns "adamw, beta1 0.9, beta2 0.999, epsilon 1e-08, weight decay 0.1".
 std::string optimizer_text(const model::OptimizerOptions& options) {
   using enum model::OptimizerKind;
   std::string text(model::name_of(options.kind));
@@ -34,7 +34,7 @@ std::string optimizer_text(const model::OptimizerOptions& options) {
   return text;
 }
 
-/// "cosine, from 0.1 to 0, warm-up over 100 steps"
+/// Returns "cosine, from 0.1 to 0, warm-up over 100 steps".
 std::string schedule_text(const model::ScheduleOptions& options, std::int64_t reference, std::int64_t global_batch) {
   using enum model::ScheduleOptions::Kind;
   const double base = reference > 0 ? model::scale_rate(options.base, global_batch, reference) : options.base;
@@ -70,7 +70,7 @@ std::string loss_text(const model::NetworkOptions& network, const LossOptions& l
   return text;
 }
 
-/// "\nclass weights (…): cat 0.625, dog 2.5"; "" without weights.
+/// Returns "\nclass weights (…): cat 0.625, dog 2.5"; "" without weights.
 std::string weights_text(const Workload& workload) {
   constexpr std::size_t kFewWeights = 20;
   const std::span<const float> classes = workload.weights.of_classes(), samples = workload.weights.of_samples();
@@ -95,7 +95,8 @@ std::string weights_text(const Workload& workload) {
                      fmt::join(parts, "; times "));
 }
 
-/// Targets that are labels or probabilities keep mean 0 and deviation 1.
+/// Returns "3 targets" or "2 of 3 targets": the number of scaled targets. Labels and probabilities have mean 0 and
+/// deviation 1.
 std::string scaled_targets_text(const io::FeatureScale& scale) {
   const std::size_t all = scale.mean.size();
   std::size_t scaled = 0;
@@ -124,7 +125,7 @@ std::string input_text(const Plan& plan) {
                         workload.targets.mean.size() > 1 ? "in standard deviations" : "in the units of the data"));
 }
 
-/// "sampling: balanced, ...\n"; "" where each sample comes once.
+/// Returns "sampling: balanced, ...\n"; "" if each sample occurs once per epoch.
 std::string sampling_text(const Plan& plan) {
   if (plan.settings.data.sampling == ClassSampling::uniform) return "";
   const io::DatasetInfo& info = plan.workload.training->info();

@@ -1,5 +1,5 @@
 /// \file
-/// The training part of a plan as text.
+/// Formats the training part of a plan as text.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace lockstep::app {
 
-/// Optimiser, learning rate, loss, input, and decisions by the network's defaults: a line each.
+/// Returns optimiser, learning rate, loss, input, and decisions by the network's defaults, one line each.
 std::string format_training(const Plan& plan);
 
 }  // namespace lockstep::app

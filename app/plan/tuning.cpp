@@ -18,8 +18,8 @@ namespace lockstep::app {
 
 namespace {
 
-/// Names of tensors and of their enclosing modules ("block_1", "block_1/attention", ...), those nearest to the pattern
-/// first, at most four.
+/// Returns up to four names of tensors and of their enclosing modules ("block_1", "block_1/attention", ...), the
+/// nearest to the pattern first.
 std::vector<std::string> near_names(std::string_view pattern, const model::ParameterTable& table) {
   constexpr std::size_t kMax = 4;
   std::string stem;
@@ -46,7 +46,7 @@ std::vector<std::string> near_names(std::string_view pattern, const model::Param
   return names;
 }
 
-/// Indices of the parameters that the pattern matches. Throws UsageError if there are none.
+/// Returns the indices of the parameters that the pattern matches. Throws UsageError if there are none.
 std::vector<std::size_t> matches(std::string_view option, const std::string& pattern,
                                  const model::ParameterTable& table) {
   std::vector<std::size_t> found;

@@ -14,9 +14,9 @@ namespace lockstep::app {
 
 namespace {
 
-constexpr double kMaxSteps = 9e15;  // whole numbers that a double represents exactly
+constexpr double kMaxSteps = 9e15;  // a double represents all whole numbers up to here exactly
 
-/// The virtual ranks of a run. The rule does not depend on the number of ranks; otherwise the bits would.
+/// Returns the number of virtual ranks. It does not depend on the number of ranks, so the bits do not either.
 std::int64_t virtual_ranks(const WorkOptions& options, std::int64_t global_batch, int world) {
   // 24 is divisible by the usual numbers of ranks: 1, 2, 3, 4, 6, 8, 12.
   constexpr std::int64_t kUsual = 24;
@@ -41,14 +41,14 @@ std::int64_t virtual_ranks(const WorkOptions& options, std::int64_t global_batch
   return parts;
 }
 
-/// More epochs for small data.
+/// Returns the default number of epochs: more for small data.
 double usual_epochs(const TrainOptions& options, std::int64_t steps_per_epoch) {
   constexpr std::int64_t kFewSteps = 1000, kManyEpochs = 100;
   if (model::tokens_per_sample(options.network) > 0) return 1;
   return static_cast<double>(std::clamp<std::int64_t>(divide_up(kFewSteps, steps_per_epoch), 1, kManyEpochs));
 }
 
-/// Samples of a step if the user gives none: small data get more and smaller steps.
+/// Returns the default number of samples per step: small data get more and smaller steps.
 std::int64_t usual_batch(const TrainOptions& options, std::int64_t samples, std::int64_t wanted) {
   constexpr std::int64_t kShare = 16, kMin = 16;
   const bool said = options.was_set("batch") || options.is_from_network("batch");
@@ -87,7 +87,7 @@ WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
                     "--batch{}{}",
                     wanted, samples, recurrent->window.empty() ? "" : " or --", recurrent->window));
   }
-  // Every micro-step of every rank has a sample, unless that would make the bits depend on the ranks.
+  // Every micro-step of every rank gets a sample, except with --reproducible: the bits would depend on the ranks.
   const std::int64_t least = options.work.reproducible ? 1 : parts;
   work.global_batch = std::min(std::max<std::int64_t>(usual_batch(options, samples, wanted), least), samples);
   work.epoch_samples = io::epoch_samples(samples, work.global_batch, stateful);

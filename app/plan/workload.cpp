@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Names of the fields that lie side by side in `row`, or of `row` alone.
+/// Returns the names of the fields in `row`, or the name of `row` if it is a single field.
 std::vector<std::string> names_of(std::span<const io::FieldRange> fields, const io::Field& row) {
   std::vector<std::string> names;
   for (const io::FieldRange& range : fields) names.push_back(range.field.name);
@@ -31,7 +31,8 @@ std::vector<std::string> names_of(std::span<const io::FieldRange> fields, const 
   return names;
 }
 
-/// Small data get a smaller network unless the user decides otherwise. Weights of another run need that run's network.
+/// Gives the network its size for small data, except for options that the user gives. Does nothing if the weights come
+/// from another run, because they need the network of that run.
 void shrink_network(TrainOptions& options) {
   if (!options.start.from.empty()) return;
   for (const auto& [name, value] : model::network_kind(options.network).small_data) {
@@ -39,7 +40,7 @@ void shrink_network(TrainOptions& options) {
   }
 }
 
-/// Limits the scores of all validation samples, on all ranks together.
+/// Throws UsageError if the scores of all validation samples, summed over ranks, exceed a limit.
 void require_room_for_scores(const io::Dataset& validation, std::int64_t outputs) {
   constexpr std::int64_t kMaxScores = std::int64_t{1} << 29;  // 4 GiB
   const std::int64_t samples = validation.info().samples;
@@ -50,7 +51,7 @@ void require_room_for_scores(const io::Dataset& validation, std::int64_t outputs
                   with_commas(samples), with_commas(outputs), with_commas(kMaxScores)));
 }
 
-/// Refuses options that mean nothing with --window, or nothing without it.
+/// Throws UsageError for options that have no meaning with --window, or none without it.
 void require_windows_of_series(const TrainOptions& options) {
   if (options.data.window == 0) {
     if (options.data.y.empty()) {
@@ -68,7 +69,7 @@ void require_windows_of_series(const TrainOptions& options) {
     throw UsageError("--augment is for images, and --window reads series");
 }
 
-/// A network's file that names its losses leaves no choice.
+/// Throws UsageError if the user gives --loss and the network file declares the losses.
 void require_no_other_loss(const TrainOptions& options) {
   const std::vector<model::DeclaredLoss>& losses = model::network_kind(options.network).losses;
   if (losses.empty() || !options.is_given("loss")) return;
@@ -76,7 +77,7 @@ void require_no_other_loss(const TrainOptions& options) {
                                losses[0].place.substr(0, losses[0].place.rfind(':'))));
 }
 
-/// A network would take volumes of one plane for images.
+/// Throws UsageError for volumes of one plane, which a network would take for images.
 void require_planes(const io::DatasetInfo& info, const model::NetworkKind& kind, const fs::path& path) {
   const std::vector<std::int64_t>& shape = info.x.sample_shape;
   if (info.tokens || kind.reads == model::Reads::features || shape.size() != 4 || shape[0] > 1) return;
@@ -86,7 +87,7 @@ void require_planes(const io::DatasetInfo& info, const model::NetworkKind& kind,
                   path.string(), fmt::join(shape, " x "), fmt::join(shape.begin() + 1, shape.end(), " x ")));
 }
 
-/// Tokens among the numbers of a sample are checked as they are read.
+/// Wraps the data so that inputs which are tokens are checked when they are read.
 void check_tokens(Workload& workload) {
   const auto check = [&](std::unique_ptr<io::Dataset>& data, const fs::path& path) {
     if (!data) return;
@@ -101,7 +102,7 @@ void check_tokens(Workload& workload) {
   }
 }
 
-/// Splits a share of the training samples off for validation.
+/// Moves a share of the training samples to the validation data.
 void split_training(double share, Workload& workload) {
   const std::shared_ptr<io::Dataset> whole = std::move(workload.training);
   using enum io::SplitDataset::Part;
@@ -109,7 +110,7 @@ void split_training(double share, Workload& workload) {
   workload.validation = part_of(whole, share, validation);
 }
 
-/// Brings training data with another order of columns or classes into the order that a network knows.
+/// Rearranges columns and classes of the training data into the order that the network knows.
 void match_training(const KnownData& known, io::UnknownCategories unknown, Workload& workload) {
   const std::filesystem::path& path = workload.paths.training;
   const bool required = known.fit == KnownData::Fit::required;
@@ -138,7 +139,7 @@ void match_training(const KnownData& known, io::UnknownCategories unknown, Workl
   }
 }
 
-/// Brings validation data with another order of columns or classes into the order of the training data.
+/// Rearranges columns and classes of the validation data into the order of the training data.
 void match_validation(Workload& workload, const std::optional<io::TableSchema>& table, io::UnknownCategories unknown) {
   const io::DatasetInfo& info = workload.training->info();
   const ColumnMatch columns = match_columns(table, workload.validation->info(), workload.paths.validation, unknown);
@@ -165,7 +166,7 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   const bool same_labels = known != nullptr && known->fit == KnownData::Fit::required;
   require_windows_of_series(options);
   const DataFormat format = data_format(options, same_labels ? &known->description : nullptr);
-  // Names of datasets apply to data made by other programs, if only one of the two is such data.
+  // If only one of training and validation data is packed, --x and --y apply to the other one.
   DataFormat packed = format;
   if (!paths.validation.empty() && is_packed_data(paths.training) != is_packed_data(paths.validation)) {
     packed.x = "x";
@@ -173,13 +174,14 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   }
   const auto format_of_data = [&](const fs::path& path) {
     DataFormat of_data = is_packed_data(path) ? packed : format;
-    if (is_packed_data(path)) of_data.ignored_label = options.data.ignore_label;  // they know their own
+    if (is_packed_data(path))
+      of_data.ignored_label = options.data.ignore_label;  // packed data store their ignored label
     if (is_packed_data(path) && !is_packed_data(paths.training)) of_data.layout = io::Layout::channels_last;
     if (workload.training) {
       const io::DatasetInfo& of_training = workload.training->info();
       of_data.inputs = names_of(of_training.inputs, of_training.x);
       of_data.targets = names_of(of_training.targets, of_training.y);
-      // Packed data know their own.
+      // Packed data store their ignored label.
       of_data.ignored_label = is_packed_data(path) ? std::nullopt : workload.training->info().ignored_label;
       of_data.labels =
           workload.training->info().labels_are_classes ? io::LabelMeaning::classes : io::LabelMeaning::numbers;

@@ -1,5 +1,5 @@
 /// \file
-/// The workload of a job: data, network, loss, schedule and amount of work, decided before any memory is allocated.
+/// The workload of a job: data, network, loss, optimiser and amount of work, decided before any memory is allocated.
 #pragma once
 
 #include <cstdint>
@@ -25,22 +25,22 @@
 
 namespace lockstep::app {
 
-/// Training data of the checkpoint that a run begins with.
+/// Training data of the checkpoint that a run starts from.
 struct KnownData {
   enum class Fit {
-    required,  ///< the run resumes with the same data, or begins with all of the weights
-    wanted,    ///< some weights are drawn anew: differing columns cause a warning
+    required,  ///< the run resumes, or begins with all weights of the checkpoint
+    wanted,    ///< some weights are initialised anew: differing columns cause only a warning
   };
   io::DataDescription description;
   Fit fit = Fit::required;
 };
 
 struct Workload {
-  /// The options that suit the data: without the defaults of the network that do not, with its size for small data.
+  /// The options, adapted to the data: without unsuitable defaults of the network, and with its size for small data.
   TrainOptions options;
   DataPaths paths;
-  std::unique_ptr<io::Dataset> training;    ///< null for a benchmark whose samples are in no file
-  std::unique_ptr<io::Dataset> validation;  ///< may be null; uses the training data's class numbers
+  std::unique_ptr<io::Dataset> training;    ///< nullptr for a benchmark whose samples are in no file
+  std::unique_ptr<io::Dataset> validation;  ///< may be nullptr; has the class numbers of the training data
   std::vector<std::string> notes = {};      ///< mappings of columns and classes, a sentence each
   std::vector<std::string> warnings = {};   ///< likely mistakes in the data, a sentence each
   LossWeights weights;                      ///< weights of the training samples' losses
@@ -51,17 +51,17 @@ struct Workload {
   WorkPlan work;
   std::optional<Task> task;
   ConstantPredictor constant;                ///< predictor for the training data; empty: not computed
-  std::optional<Score> constant_score = {};  ///< its score on the validation data, if there are any
+  std::optional<Score> constant_score = {};  ///< score of `constant` on the validation data, if there are any
 };
 
-/// Opens and validates the data and builds the network; no communication. Throws UsageError, io::FileError. `deadline`:
-/// limits operations on its files; outlives them. `known`: training data of the run's initial weights; nullptr: the
-/// weights are new, or their training data are not known.
+/// Opens and validates the data and builds the network. Does not communicate. `deadline`: limits operations on the
+/// files of the data, and must outlive the data. `known`: training data of the initial weights; nullptr if the weights
+/// are new or their training data are unknown. Throws UsageError and io::FileError.
 Workload prepare_workload(const TrainOptions& options, int world, io::IoDeadline* deadline = nullptr,
                           const SharedData& shared = {}, const KnownData* known = nullptr);
-/// The wider of the types of training and validation samples: memory for samples has room for both.
+/// Returns the wider of the types of training and validation samples: memory for samples must have room for both.
 model::ElementType widest_sample_type(const Workload& workload);
-/// Options for a rank to read its part of the training data, from the first epoch on.
+/// Returns the options with which a rank reads its part of the training data, from the first epoch on.
 io::PrefetcherOptions reading(const Workload& workload, int rank, int world);
 
 }  // namespace lockstep::app
