@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "app/options/usage_error.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/stop_watch.hpp"

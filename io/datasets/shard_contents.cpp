@@ -9,6 +9,7 @@
 #include <fmt/ranges.h>
 
 #include "io/datasets/delivered_numbers.hpp"
+#include "io/files/element_cast.hpp"
 #include "io/files/plural.hpp"
 
 namespace lockstep::io {

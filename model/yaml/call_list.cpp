@@ -21,7 +21,11 @@ constexpr std::size_t kMaxFullName = 1000;
 CallList::CallList(const NetworkKind& kind) : LineErrors(file_of(kind)), is_users_(!kind.file.empty()) {}
 
 void CallList::require_new_name(const std::string& full, int line) const {
-  if (names_.contains(full)) refuse(line, fmt::format("{} is the name of an earlier layer", full));
+  if (names_.contains(full)) refuse_taken(full, line);
+}
+
+void CallList::refuse_taken(const std::string& name, int line) const {
+  refuse(line, fmt::format("{} is the name of an earlier layer", name));
 }
 
 Call& CallList::add(std::string kind, std::string name, std::vector<std::string> from, int line) {
@@ -29,7 +33,7 @@ Call& CallList::add(std::string kind, std::string name, std::vector<std::string>
     refuse(line, fmt::format("the network has more than {} operations", kMaxNetworkCalls));
   }
   require_new_name(name, line);
-  if (!call_names_.insert(name).second) refuse(line, fmt::format("{} is the name of an earlier layer", name));
+  if (!call_names_.insert(name).second) refuse_taken(name, line);
   if (std::ranges::find(from, "") != from.end()) {
     refuse(line, fmt::format("{}: says by from: which of the inputs it reads", name));
   }

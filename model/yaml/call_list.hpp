@@ -57,6 +57,8 @@ class CallList : private LineErrors {
   std::vector<std::string> named_in(const YamlNode& node, const Scope& scope, std::string_view key) const;
 
  private:
+  [[noreturn]] void refuse_taken(const std::string& name, int line) const;
+
   bool is_users_;
   std::vector<Call> calls_;
   std::set<std::string> call_names_;
