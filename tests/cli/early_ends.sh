@@ -28,6 +28,14 @@ for code in $(some 2 1 3 75); do
   status=$?
   ends_within 100 $code ''
 done
+check "a code that arrives while the launcher looks whether rank 0 lives"
+mkdir slow
+script slow/grep "sleep 4; exec $(command -v grep) \"\$@\""
+script ends_with_ranks 'OMPI_COMM_WORLD_RANK=0 "$@"; sleep 4'
+command_line="slurm/stop_in_time ./ends_with_ranks -- sh -c 'sleep 3; exit 75'"
+PATH=$work/slow:$PATH timeout 120 "$tree/slurm/stop_in_time" ./ends_with_ranks -- sh -c 'sleep 3; exit 75' rank --agree async >out 2>err
+status=$?
+expect_status 75
 check "without a word from rank 0, which was killed with the shell beside it"
 begin=$SECONDS
 timeout 120 "$tree/slurm/stop_in_time" ./endless -- sh -c 'kill -9 $PPID; sleep 100' rank --agree async >out 2>err
