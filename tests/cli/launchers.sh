@@ -40,6 +40,35 @@ wait "$job" 2>/dev/null
 job=""
 wait_for 40 eval '! kill -0 "$(cat deaf.pid)"' || kill -9 "$(cat deaf.pid)"
 
+check "a signal to the process group, as timeout sends it: asked once, and the exit code is the ranks'"
+script asks 'trap "echo asked >>asked; sleep 1; exit 75" USR1; trap "exit 9" TERM; : >up; while :; do sleep 0.1; done'
+command_line="slurm/stop_in_time ./asks"
+setsid "$tree/slurm/stop_in_time" ./asks >out 2>err &
+job=$!
+wait_for 20 test -e up
+kill -TERM "$job"; kill -TERM -- "-$job"
+finish 20
+expect_status 75
+[ "$(cat asked)" = asked ] || failed "asked $(wc -l <asked) times"
+check "a signal before the launcher has begun, or before it handles signals, is a stop, too"
+rm up
+mkdir slow
+script slow/mktemp ": >$work/waits; sleep 2; exec $(command -v mktemp) \"\$@\""
+PATH=$work/slow:$PATH "$tree/slurm/stop_in_time" ./asks >out 2>err &
+job=$!
+wait_for 20 test -e waits
+kill -TERM "$job"
+finish 20
+expect_status 75; expect_silence; expect_no_file up
+[ -z "$(ls "$TMPDIR")" ] || failed "left behind: $(ls "$TMPDIR")"
+script starts ': >up; exec sleep 30'
+"$tree/slurm/stop_in_time" ./starts >out 2>err &
+job=$!
+wait_for 20 test -e up
+kill -TERM "$job"
+finish 20
+expect_status 75
+
 mpirun --version 2>/dev/null | grep -q "Open MPI" || { echo "not run: this is not Open MPI"; exit; }
 [ "$(id -u)" = 0 ] || { echo "not run: only root can plant another user's folder"; exit; }
 as_user=(setpriv --reuid 65533 --regid 65533 --clear-groups)
