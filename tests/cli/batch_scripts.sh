@@ -123,6 +123,43 @@ task 6; comes_back
 task 7; is_given_up 3
 cp "$own/train.sbatch" spool/slurm_script
 
+check "a signal before the ranks begin: the job comes back, and they do not begin"
+rm -rf runs; rm -f called
+say_where >"$own/launch"
+mkdir slow
+# told_in COMMAND SCRIPT ARGUMENTS...: USR1 while the script runs that command.
+told_in() {
+  local slow=$1 script=$2
+  shift 2
+  rm -f asked waits slow/*
+  script "slow/$slow" ": >$work/waits; sleep 2; exec $(command -v "$slow") \"\$@\""
+  cp "$own/$script.sbatch" spool/slurm_script
+  echo "$own/$script.sbatch $*" >command
+  command_line="$script.sbatch $*, told to stop in $slow"
+  env -u LOCKSTEP_SLURM PATH="$work/slow:$work/bin:$PATH" SLURM_JOB_ID=7 SLURM_NTASKS=1 bash spool/slurm_script "$@" >out 2>err &
+  job=$!
+  wait_for 20 test -e waits
+  kill -USR1 "$job"
+  finish 20
+  expect_status 75; comes_back; expect_no_file called
+}
+told_in readlink train --data data --run runs/early
+told_in hostname train --data data --run runs/early
+mkdir -p runs/early
+told_in find sweep settings --halving --data data --run runs/early
+cp "$own/train.sbatch" spool/slurm_script
+echo "$own/train.sbatch --data data --run runs/c" >command
+
+check "a controller that is too busy to answer is asked again"
+printf '#!/bin/sh\nexit 75\n' >"$own/launch"
+mv bin/scontrol bin/scontrol_at_rest
+script bin/scontrol "echo \"busy \$1\" >>$work/asked
+[ \$(grep -c \"^busy \$1\" $work/asked) != 1 ] || { echo 'Unable to contact slurm controller (connect failure)' >&2; exit 1; }
+exec $work/bin/scontrol_at_rest \"\$@\""
+rm -rf runs
+attempt 0; comes_back
+mv bin/scontrol_at_rest bin/scontrol
+
 check "what others have put in the place of the count is neither written through nor run"
 echo mine >precious
 ln -sf ../../precious runs/c/attempts
