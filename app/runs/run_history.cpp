@@ -42,11 +42,19 @@ std::string plan_in(const std::string& log) {
   return plan;
 }
 
-std::string metric_in(const std::vector<io::MetricRecord>& records) {
-  for (const io::MetricRecord& record : records) {
-    for (const char* key : Task::metric_keys()) {
-      if (std::any_of(record.begin(), record.end(), [&](const auto& entry) { return entry.first == key; })) return key;
-    }
+bool is_in(const std::vector<io::MetricRecord>& records, std::string_view key) {
+  return std::ranges::any_of(records, [&](const io::MetricRecord& record) {
+    return std::ranges::any_of(record, [&](const auto& entry) { return entry.first == key; });
+  });
+}
+
+/// Returns the key of the metric by which the run compares its validations; "" if no record has it.
+std::string metric_in(const std::vector<io::MetricRecord>& records, BestBy by) {
+  if (by == BestBy::accuracy && is_in(records, "class_accuracy")) return "class_accuracy";
+  if (by != BestBy::usual) return key_of(by);
+  if (const char* const of_masks = key_of(BestBy::mean_iou); is_in(records, of_masks)) return of_masks;
+  for (const char* key : Task::metric_keys()) {
+    if (is_in(records, key)) return key;
   }
   return "";
 }
@@ -110,14 +118,14 @@ RunHistory read_run(const fs::path& folder, const std::string& name) {
                     folder.string()));
   }
   run.records = io::all_records(folder / "metrics.jsonl");
-  run.metric = metric_in(run.records);
+  run.metric = metric_in(run.records, BestBy::usual);
   run.plan = plan_in(io::read_whole(folder / "log.txt").value_or(""));
   run.configuration = io::read_whole(folder / "config.ini").value_or("");
   const std::string network = io::read_whole(folder / kNetworkFile).value_or("");
   try {
     const TrainOptions options = train_options_from_ini(run.configuration, network);
     run.options = effective_options(options);
-    if (const std::string chosen = key_of(options.validation.best_by); !chosen.empty()) run.metric = chosen;
+    run.metric = metric_in(run.records, options.validation.best_by);
   } catch (const UsageError& error) {
     run.problem = fmt::format("{} cannot be read back: {}", (folder / "config.ini").string(), error.what());
   }
@@ -234,7 +242,7 @@ RunSummary summary_of(const RunHistory& run) {
 }
 
 bool is_better_metric(std::string_view key, double a, double b) {
-  return key.ends_with("accuracy") || key == "f1_macro" || key == "roc_auc" || key == "mean_iou" ? a > b : a < b;
+  return key == "loss" || key == "mean_absolute_error" || key == "perplexity" ? a < b : a > b;
 }
 
 std::string format_metric(std::string_view key, double value) {
@@ -242,6 +250,7 @@ std::string format_metric(std::string_view key, double value) {
 }
 
 std::string metric_words(std::string_view key) {
+  if (key == "f1") return "F1";
   if (key == "f1_macro") return "F1 (macro)";
   if (key == "roc_auc") return "ROC AUC";
   if (key == "mean_iou") return "mean IoU";

@@ -235,7 +235,14 @@ std::vector<std::int64_t> better_half(const std::vector<std::int64_t>& settings,
                                       const std::vector<SweepResult>& results) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < settings.size(); ++i) {
-    if (results[i].metric) order.push_back(i);
+    if (!results[i].metric) continue;
+    if (const std::size_t first = order.empty() ? i : order[0]; results[i].metric_key != results[first].metric_key) {
+      throw io::FileError(fmt::format(
+          "setting {} is judged by its {}, setting {} by its {}: --halving needs one metric for all; give "
+          "one --best-by, and another --run",
+          settings[first], metric_words(results[first].metric_key), settings[i], metric_words(results[i].metric_key)));
+    }
+    order.push_back(i);
   }
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return is_better_metric(results[a].metric_key, *results[a].metric, *results[b].metric);

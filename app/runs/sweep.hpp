@@ -20,7 +20,7 @@ std::int64_t rungs_of(std::int64_t settings);
 /// Share of the steps that a training has made at the end of a rung: 1/8, 1/4, 1/2, 1.
 double share_of_steps(std::int64_t rung, std::int64_t rungs);
 /// Returns the settings that continue: the better half of those with a metric (two of three), in the order of their
-/// numbers.
+/// numbers. Throws io::FileError if their metrics are of different kinds.
 std::vector<std::int64_t> better_half(const std::vector<std::int64_t>& settings,
                                       const std::vector<SweepResult>& results);
 

@@ -110,6 +110,38 @@ TEST_F(RunsTest, AreRankedWithWhatDiffers) {
   EXPECT_THAT(format_ranking(runs), AllOf(HasSubstr("--learning-rate"), HasSubstr("90.00 %")));
 }
 
+TEST_F(RunsTest, AreRankedByTheMetricOfTheirValidations) {
+  using enum BestBy;
+  struct Case {
+    BestBy by;
+    const char* key;
+    const char* usual;
+    bool greater_is_better;
+  };
+  for (const Case& one :
+       {Case{usual, "accuracy", "accuracy", true}, Case{usual, "perplexity", "perplexity", false},
+        Case{usual, "mean_iou", "accuracy", true}, Case{mean_iou, "mean_iou", "accuracy", true},
+        Case{accuracy, "accuracy", "accuracy", true}, Case{accuracy, "class_accuracy", "mean_absolute_error", true},
+        Case{loss, "loss", "accuracy", false}, Case{f1, "f1", "label_accuracy", true},
+        Case{f1_macro, "f1_macro", "label_accuracy", true}, Case{roc_auc, "roc_auc", "accuracy", true},
+        Case{balanced_accuracy, "balanced_accuracy", "accuracy", true},
+        Case{mean_absolute_error, "mean_absolute_error", "mean_absolute_error", false}}) {
+    for (const char* name : {"1", "2"}) {
+      fs::create_directories(folder_ / name);
+      TrainOptions options;
+      options.validation.best_by = one.by;
+      std::ofstream(folder_ / name / "config.ini") << options.to_ini();
+      io::MetricRecord record{{"kind", "validation"}, {"step", std::int64_t{1}}, {one.key, *name == '1' ? 0.5 : 0.75}};
+      if (one.usual != std::string_view(one.key)) record.emplace_back(one.usual, *name == '1' ? 0.2 : 0.1);
+      std::ofstream(folder_ / name / "metrics.jsonl") << io::to_json_line(record) << "\n";
+    }
+    const std::vector<RunHistory> runs = read_runs({folder_});
+    EXPECT_EQ(runs[0].metric, one.key);
+    EXPECT_EQ(summary_of(runs[1]).best, 0.75) << one.key;
+    EXPECT_EQ(ranking_of(runs)[0], one.greater_is_better ? 1u : 0u) << one.key;
+  }
+}
+
 TEST_F(RunsTest, OptionsThatDifferStandBesideTheMetric) {
   make("1", 0.5, 0.1), make("2", 0.9, 0.01);
   const std::vector<RunHistory> runs = read_runs({folder_});
@@ -252,7 +284,9 @@ TEST(Sweep, HalvesDownToOne) {
                                             result({}, ""), result(0.5, "accuracy")}),
               ElementsAre(2, 3, 5));
   EXPECT_THAT(better_half({7, 9}, {result(3.5, "perplexity"), result(2.5, "perplexity")}), ElementsAre(9));
+  EXPECT_THAT(better_half({7, 9}, {result(0.5, "f1"), result(0.6, "f1")}), ElementsAre(9));
   EXPECT_THAT(better_half({1}, {result({}, "")}), testing::IsEmpty());
+  EXPECT_THROW(better_half({7, 8, 9}, {result({}, ""), result(0.5, "f1"), result(0.6, "loss")}), io::FileError);
 }
 
 TEST_F(RunsTest, ATaskOfASweepHasOneOwner) {
