@@ -85,3 +85,30 @@ python3 -c 'import pty, sys; sys.exit(pty.spawn(["bash", "asked.sh", sys.argv[1]
 status=$?
 expect_status 0
 expect_out '^sudo: sh -c apt-get update -q && .* one two'
+
+check "a wrong command line of a script is told with 2, before anything is built"
+for words in "app/quickstart --ranks" "app/quickstart --ranks none" "app/quickstart --data-dir nowhere" "tests/run --preset" \
+  "tests/run --preset fast" "tests/run --label"; do
+  command_line=$words
+  # shellcheck disable=SC2086  # words
+  bash "$tree/"$words >out 2>err </dev/null
+  status=$?
+  expect_status 2; expect_err "^${words%% *}: .*(needs|unknown preset fast)"; expect_no_out .
+done
+check "app/quickstart whose training is stopped says how it goes on"
+mkdir -p quick/app quick/data/raw quick/build/release
+touch quick/data/raw/t10k-labels-idx1-ubyte.gz
+cp "$tree/app/quickstart" quick/app
+script quick/app/launch 'exit 75'
+script quick/build/release/lockstep 'exit 0'
+cat >quick/app/setup.sh <<'END'
+fashion_package=none
+prepare_system() { :; }
+configure_and_build() { :; }
+find_fashion_mnist() { fashion=none; }
+fashion_file() { echo "$2"; }
+say() { echo "$*"; }
+END
+bash quick/app/quickstart --no-cuda --ranks 3 >out 2>err </dev/null
+status=$?
+expect_status 75; expect_out 'this goes on: app/launch 3 build/release/lockstep train --resume --run runs/quickstart'
