@@ -22,7 +22,7 @@ import tempfile
 
 import ptxas_report
 
-ARCHITECTURE = "sm_90"
+ARCHITECTURE = 90
 REGISTERS = 65536  # per multiprocessor
 # Per kernel: its threads, and the blocks that a multiprocessor must be able to hold.
 CEILINGS = {
@@ -98,9 +98,9 @@ def look_at(entry):
     """[(kernel, problem)] and the kernels looked at."""
     with tempfile.TemporaryDirectory() as folder:
         cubin = os.path.join(folder, "kernels.cubin")
-        command = [word for word in ptxas_report.device_command(entry, cubin) if not word.startswith("--generate-code")]
+        command = ptxas_report.for_architectures(ptxas_report.device_command(entry, cubin), [ARCHITECTURE])
         command[command.index("-fatbin")] = "-cubin"
-        done = subprocess.run([*command, f"-arch={ARCHITECTURE}"], cwd=entry["directory"], capture_output=True, text=True)
+        done = subprocess.run(command, cwd=entry["directory"], capture_output=True, text=True)
         if done.returncode != 0:
             ptxas_report.fail(f"{entry['file']} does not compile: {done.stderr}")
         text = subprocess.run([nvdisasm(), "-c", cubin], capture_output=True, text=True)

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""ptxas_report.py BUILD_FOLDER [FILTER]: what the kernels need of a GPU's registers and memory.
+"""ptxas_report.py BUILD_FOLDER [FILTER] [--for NN,...]: what the kernels need of a GPU's registers and memory.
 
-Compiles every .cu of BUILD_FOLDER/compile_commands.json (those whose path contains FILTER) for its real architectures
-once more, device code only and with the build's own options, and prints what ptxas says of each kernel. Ends with 1 when
-a kernel has a stack frame or spills registers, or when an architecture is missing; with 2 when it could not look.
+Compiles every .cu of BUILD_FOLDER/compile_commands.json (those whose path contains FILTER) once more, device code only
+and with the build's own options, for its real architectures or those of --for (80: compute capability 8.0). Prints what
+ptxas says of each kernel. Ends with 1 when a kernel spills registers or, without --for, has a stack frame, or when an
+architecture is missing; with 2 when it could not look.
 """
 import concurrent.futures
+import functools
 import json
 import os
 import re
@@ -33,6 +35,12 @@ def device_command(entry, output):
         elif word not in ("-c", "-dc"):
             command.append(word)
     return command + ["-fatbin", "-Xptxas=-v", "-o", output]
+
+
+def for_architectures(command, numbers):
+    """The command for these compute capabilities instead of the build's."""
+    kept = [word for word in command if not word.startswith("--generate-code")]
+    return kept + [f"--generate-code=arch=compute_{number},code=[sm_{number}]" for number in numbers]
 
 
 def real_architectures(command):
@@ -66,9 +74,10 @@ def kernels_of(report):
     return kernels
 
 
-def compile_one(entry):
+def compile_one(entry, numbers):
     with tempfile.TemporaryDirectory() as folder:
         command = device_command(entry, os.path.join(folder, "device.fatbin"))
+        command = for_architectures(command, numbers) if numbers else command
         done = subprocess.run(command, cwd=entry["directory"], capture_output=True, text=True)
     return entry, command, done.returncode, done.stdout + done.stderr
 
@@ -76,7 +85,7 @@ def compile_one(entry):
 def entries_of(arguments):
     """nvcc's compilations of .cu files in the build folder, by the program's arguments."""
     if len(arguments) not in (2, 3):
-        fail(f"usage: {os.path.basename(arguments[0])} BUILD_FOLDER [FILTER]")
+        fail(f"usage: {os.path.basename(arguments[0])} BUILD_FOLDER [FILTER] [--for NN,...]")
     try:
         with open(os.path.join(arguments[1], "compile_commands.json")) as file:
             entries = json.load(file)
@@ -98,8 +107,13 @@ def short(name):
 def main():
     problems = []
     rows = []
+    arguments, numbers = sys.argv, []
+    if len(arguments) > 3 and arguments[-2] == "--for":
+        *arguments, _, numbers = arguments
+        numbers = numbers.split(",")
     with concurrent.futures.ThreadPoolExecutor(max_workers=2) as pool:
-        for entry, command, status, report in pool.map(compile_one, entries_of(sys.argv)):
+        for entry, command, status, report in pool.map(
+                functools.partial(compile_one, numbers=numbers), entries_of(arguments)):
             if status != 0:
                 print(report, file=sys.stderr)
                 fail(f"{entry['file']} does not compile")
@@ -114,13 +128,13 @@ def main():
     for source, name, architecture, registers, shared, stack, stores, loads in sorted(rows):
         kernel = short(names[name])
         print(f"{architecture:12} {registers:9} {shared:7} {stack:6} {stores + loads:6}  {source}: {kernel}")
-        if stack or stores or loads:
+        if stores or loads or (stack and not numbers):
             problems.append(f"{source}: {kernel} for {architecture} has a stack frame of {stack} bytes and spills registers "
                             f"({stores} bytes written, {loads} read)")
     for problem in problems:
         print(f"ptxas_report.py: {problem}", file=sys.stderr)
     if not problems:
-        print(f"{len(rows)} kernels, no stack frame, no spilled register")
+        print(f"{len(rows)} kernels{'' if numbers else ', no stack frame'}, no spilled register")
     return 1 if problems else 0
 
 
