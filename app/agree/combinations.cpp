@@ -49,7 +49,7 @@ struct Row {
 };
 
 std::string option_of_local(const Combination& job) {
-  const AgreeOptions& agree = job.options.agree;
+  const AgreeOptions& agree = job.agree;
   if (agree.islands > 0) return "--islands";
   if (agree.after > 0) return "--agree-after";
   if (agree.outer != model::OuterOptimizerOptions{}) return "--outer-optimizer";
@@ -58,23 +58,24 @@ std::string option_of_local(const Combination& job) {
 }
 
 std::string wire(const Combination& job) {
-  const comm::WireFormat format = job.options.execution.wire;
+  const comm::WireFormat format = job.execution.wire;
   return format == comm::WireFormat::fp32 ? "" : fmt::format("--wire {}", word_of(format));
 }
 
 std::string optimizer_of_whole_parameters(const Combination& job) {
-  const bool is_one = job.optimizer == model::OptimizerKind::lars || job.optimizer == model::OptimizerKind::lamb;
+  const model::OptimizerKind kind = job.optimizer.kind;
+  const bool is_one = kind == model::OptimizerKind::lars || kind == model::OptimizerKind::lamb;
   if (!is_one || job.servers <= 1) return "";
-  return fmt::format("--optimizer {} on {} servers", model::name_of(job.optimizer), job.servers);
+  return fmt::format("--optimizer {} on {} servers", model::name_of(kind), job.servers);
 }
 
 /// Rows are checked in this order. Cells are in the order of the columns.
 const Row kRows[] = {
     {"`--servers`",
-     [](const Combination& job) { return if_given(job.options.agree.servers != ServerChoice{}, "--servers"); },
+     [](const Combination& job) { return if_given(job.agree.servers != ServerChoice{}, "--servers"); },
      {refuses(kNeedsServers), yes(), yes(), as(all), says("as the mode")}},
     {"`--replay`",
-     [](const Combination& job) { return if_given(!job.options.agree.replay.empty(), "--replay"); },
+     [](const Combination& job) { return if_given(!job.agree.replay.empty(), "--replay"); },
      {refuses(kNeedsServers), yes(), says("yes, on several servers, too"), as(all), says("as the mode")}},
     {"`--islands`, `--agree-after`, `--outer-optimizer`, `--fragments`, `--delay`",
      option_of_local,
@@ -83,39 +84,38 @@ const Row kRows[] = {
      [](const Combination& job) { return if_given(job.gpus, "GPUs yet"); },
      {yes(), refuses("give --device cpu"), as(quorum), as(quorum), yes()}},
     {"`--tune`",
-     [](const Combination& job) { return if_given(job.gpus && job.options.execution.tune, "--tune"); },
+     [](const Combination& job) { return if_given(job.gpus && job.execution.tune, "--tune"); },
      {yes(), says("no effect"), as(quorum), as(quorum),
       refuses("each rank would choose the algorithms of its products")}},
     {"`--shard-optimizer`",
-     [](const Combination& job) { return if_given(job.options.execution.shard_optimizer, "--shard-optimizer"); },
+     [](const Combination& job) { return if_given(job.execution.shard_optimizer, "--shard-optimizer"); },
      {yes(), refuses("the servers keep the optimiser in parts already"), as(quorum),
       refuses(
           "among the ranks of an island; with `--agree-after`: ",
           [](const Combination& job) {
-            return if_given(job.options.execution.shard_optimizer && job.options.agree.after > 0,
+            return if_given(job.execution.shard_optimizer && job.agree.after > 0,
                             "--shard-optimizer and --agree-after");
           },
           "first all ranks would share the update, and then those of an island"),
       refuses("each rank would sum the squares of its own part for the gradient norm")}},
     {"`--roll-back`",
      [](const Combination& job) {
-       return if_given(job.options.run.roll_back > 0 && !job.options.agree.replay.empty(),
-                       "--roll-back beside --replay");
+       return if_given(job.run.roll_back > 0 && !job.agree.replay.empty(), "--roll-back beside --replay");
      },
      {yes(), refuses("yes; beside `--replay`: ", nullptr, "the record knows of no way back"), as(quorum), yes(),
       yes()}},
     {"`--reproducible`",
-     [](const Combination& job) { return if_given(job.options.work.reproducible, "--reproducible"); },
+     [](const Combination& job) { return if_given(job.reproducible, "--reproducible"); },
      {yes(), refuses("gradients are added as they come"), as(quorum), refuses("the islands' number changes the result"),
       yes()}},
     {"`--wire`",
      wire,
      {yes(), refuses("gradients travel in full"), as(quorum), yes(), refuses("each rank would round its own sums")}},
     {"`--average-decay`",
-     [](const Combination& job) { return if_given(job.options.optimizer.average_decay > 0, "--average-decay"); },
+     [](const Combination& job) { return if_given(job.optimizer.average_decay > 0, "--average-decay"); },
      {yes(), yes(), yes(), refuses("the average would be of one island's weights"), yes()}},
     {"`--checkpoint-writers`",
-     [](const Combination& job) { return if_given(job.options.run.checkpoint_writers > 1, "--checkpoint-writers"); },
+     [](const Combination& job) { return if_given(job.run.checkpoint_writers > 1, "--checkpoint-writers"); },
      {yes(), refuses("rank 0 brings together what servers keep"), as(quorum),
       refuses("rank 0 brings together what islands keep"), yes()}},
     {"`--sync-batch-norm`",
@@ -131,7 +131,7 @@ const Row kRows[] = {
       refuses(
           "a mean for each gradient; with `--staleness 0`: ",
           [](const Combination& job) {
-            return if_given(job.counts_labels && job.options.agree.staleness == 0,
+            return if_given(job.counts_labels && job.agree.staleness == 0,
                             "a mean over some positions of masks beside --staleness 0");
           },
           "an update adds gradients of several ranks"),
@@ -165,8 +165,8 @@ void require_column(Column column, const Combination& job) {
 }  // namespace
 
 void require_combination(const Combination& job) {
-  if (job.options.work.reproducible) require_column(reproducible, job);
-  require_column(mode_of(job.options.agree), job);
+  if (job.reproducible) require_column(reproducible, job);
+  require_column(mode_of(job.agree), job);
 }
 
 std::string format_combinations() {

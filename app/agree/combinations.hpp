@@ -12,9 +12,12 @@ namespace lockstep::app {
 
 /// The facts that decide if the options of a job can be combined.
 struct Combination {
-  const TrainOptions& options;
-  model::OptimizerKind optimizer;  ///< the optimiser of the job's workload
-  int servers = 0;                 ///< number of servers
+  const AgreeOptions& agree;
+  const ExecutionOptions& execution;
+  const RunOptions& run;
+  const model::OptimizerOptions& optimizer;
+  bool reproducible = false;
+  int servers = 0;  ///< number of servers
   bool gpus = false;
   bool synchronizes = false;   ///< the forward pass of the network sums over ranks
   bool has_losses = false;     ///< the network's file names several losses

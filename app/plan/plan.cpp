@@ -198,8 +198,11 @@ Plan complete_plan(const comm::Communicator& communicator, Workload workload, co
   }
   const int ranks = communicator.size();
   if (!agreement) agreement = make_agreement(options.agree, ranks);
-  require_combination({.options = options,
-                       .optimizer = workload.optimizer.kind,
+  require_combination({.agree = options.agree,
+                       .execution = execution,
+                       .run = options.run,
+                       .optimizer = workload.optimizer,
+                       .reproducible = options.work.reproducible,
                        .servers = agreement->roles().servers,
                        .gpus = place.gpu.has_value(),
                        .synchronizes = workload.network->synchronizes(),

@@ -27,8 +27,30 @@ std::string refusal(const Combination& job) {
   return test::message_of<UsageError>([&] { require_combination(job); });
 }
 
+Combination job_with(const TrainOptions& options) {
+  return {.agree = options.agree,
+          .execution = options.execution,
+          .run = options.run,
+          .optimizer = options.optimizer,
+          .reproducible = options.work.reproducible};
+}
+
 std::string refusal(const TrainOptions& options, int servers = 0) {
-  return refusal({.options = options, .optimizer = options.optimizer.kind, .servers = servers});
+  Combination job = job_with(options);
+  job.servers = servers;
+  return refusal(job);
+}
+
+std::string refusal_on_gpus(const TrainOptions& options) {
+  Combination job = job_with(options);
+  job.gpus = true;
+  return refusal(job);
+}
+
+std::string refusal_of_sums_in_forward(const TrainOptions& options) {
+  Combination job = job_with(options);
+  job.synchronizes = true;
+  return refusal(job);
 }
 
 TrainOptions local() {
@@ -110,17 +132,15 @@ TEST(Combinations, RefuseAPartOfAnOption) {
 
 TEST(Combinations, DependOnDevicesAndNetwork) {
   TrainOptions options = local();
-  EXPECT_EQ(refusal({.options = options, .optimizer = {}, .gpus = true}),
-            "--agree local does not go with GPUs yet: give --device cpu");
-  EXPECT_EQ(refusal({.options = options, .optimizer = {}, .synchronizes = true}), "");
+  EXPECT_EQ(refusal_on_gpus(options), "--agree local does not go with GPUs yet: give --device cpu");
+  EXPECT_EQ(refusal_of_sums_in_forward(options), "");
   options = quorum();
-  EXPECT_EQ(refusal({.options = options, .optimizer = {}, .synchronizes = true}),
+  EXPECT_EQ(refusal_of_sums_in_forward(options),
             "--agree quorum does not go with --sync-batch-norm: ranks are in different steps");
   options = TrainOptions();
   options.execution.tune = options.work.reproducible = true;
   EXPECT_EQ(refusal(options), "");
-  EXPECT_THAT(refusal({.options = options, .optimizer = {}, .gpus = true}),
-              HasSubstr("--reproducible does not go with --tune: each rank would choose"));
+  EXPECT_THAT(refusal_on_gpus(options), HasSubstr("--reproducible does not go with --tune: each rank would choose"));
 }
 
 TEST(Agreement, DividesRanks) {
