@@ -10,9 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "app/check/check_options.hpp"
 #include "app/engine/signals.hpp"
-#include "app/options/train_options.hpp"
 #include "comm/session/mpi_session.hpp"
 
 namespace lockstep::app {
@@ -50,14 +48,15 @@ struct Command {
   std::function<Job(const Arguments&)> prepare;  ///< throws UsageError, HelpRequested
 };
 
-/// Returns the options as text, including those of a --config file, which may differ between hosts.
+/// Returns the options as text. Options that a --config file may set have a to_ini(), because such a file may differ
+/// between hosts.
 template <class Options>
-std::string text_of(const Options& /*options*/, const Arguments& arguments) {
-  return fmt::format("{}", fmt::join(arguments, "\n"));
-}
-inline std::string text_of(const TrainOptions& options, const Arguments& /*arguments*/) { return options.to_ini(); }
-inline std::string text_of(const CheckOptions& options, const Arguments& arguments) {
-  return text_of(arguments, arguments) + "\n" + options.train.to_ini();
+std::string text_of([[maybe_unused]] const Options& options, const Arguments& arguments) {
+  if constexpr (requires { options.to_ini(); }) {
+    return options.to_ini();
+  } else {
+    return fmt::format("{}", fmt::join(arguments, "\n"));
+  }
 }
 
 /// Makes a command. `run` gets the session and the stop signals if it has parameters for them.

@@ -5,6 +5,7 @@
 
 #include "app/help/completion.hpp"
 #include "app/help/manual_page.hpp"
+#include "app/options/usage_error.hpp"
 #include "app/report/console.hpp"
 #include "app/report/exit_code.hpp"
 #include "app/report/program_build.hpp"

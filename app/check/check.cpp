@@ -22,7 +22,6 @@
 #include "app/engine/file_watch.hpp"
 #include "app/engine/snapshot.hpp"
 #include "app/engine/trainer.hpp"
-#include "app/options/train_options.hpp"
 #include "app/options/usage_error.hpp"
 #include "app/place/placement.hpp"
 #include "app/plan/common_result.hpp"
@@ -58,8 +57,7 @@ class Check {
         console_(console),
         options_(options),
         deadline_(deadline),
-        json_(communicator, options.json, &deadline),
-        train_(options.train) {}
+        json_(communicator, options.json, &deadline) {}
 
   void look_at_ranks();
   void look_at_network();
@@ -73,7 +71,7 @@ class Check {
   int conclude();
 
  private:
-  bool has_data() const { return !train_.data.path.empty(); }
+  bool has_data() const { return !options_.train.data.path.empty(); }
   void find_place();
   void open_weights();
   void blame_weights(const char* what, const char* remedy) {
@@ -101,10 +99,9 @@ class Check {
   comm::MpiSession& session_;
   comm::Communicator& communicator_;
   Console& console_;
-  const CheckOptions& options_;
+  CheckOptions options_;  ///< initial weights may change the network of the job
   io::IoDeadline& deadline_;
   RecordFile json_;
-  TrainOptions train_;
   std::vector<Subject> subjects_;
   std::optional<CheckpointOnRank0> weights_;  ///< initial weights of the job; empty: none, or unreadable
   std::vector<Finding> weights_findings_;     ///< findings about the weights, the same on all ranks
@@ -125,7 +122,7 @@ class Check {
 
 void Check::find_place() {
   try {
-    place_ = choose_place(communicator_, train_);
+    place_ = choose_place(communicator_, options_.train);
   } catch (const comm::ConsensusError& error) {  // the same on every rank, as is a UsageError here
     place_findings_.push_back({.severity = Severity::error,
                                .what = error.what(),
@@ -136,11 +133,12 @@ void Check::find_place() {
 
 /// Initial weights bring their network, unless the user chooses another. A resumed run has its own.
 void Check::open_weights() {
-  if (train_.start.from.empty() || !train_.from_checkpoint.empty()) return;
+  if (options_.train.start.from.empty() || !options_.train.from_checkpoint.empty()) return;
   try {
-    weights_.emplace(communicator_, CheckpointChoice{.path = train_.start.from}, &deadline_,
+    weights_.emplace(communicator_, CheckpointChoice{.path = options_.train.start.from}, &deadline_,
                      CheckpointOnRank0::Accept::weights);
-    all_succeed_or_usage(communicator_, [&] { train_ = options_of_start(train_, {.weights = weights_->record()}); });
+    all_succeed_or_usage(communicator_,
+                         [&] { options_.train = options_of_start(options_.train, {.weights = weights_->record()}); });
   } catch (const UsageError& error) {  // the same on every rank, as is a ConsensusError
     blame_weights(error.what(), "give the options of the network");
   } catch (const comm::ConsensusError& error) {
@@ -149,29 +147,29 @@ void Check::open_weights() {
 }
 
 void Check::look_at_weights() {
-  if (train_.start.from.empty()) return;
-  if (!train_.from_checkpoint.empty() && !weights_ && weights_findings_.empty()) {
+  if (options_.train.start.from.empty()) return;
+  if (!options_.train.from_checkpoint.empty() && !weights_ && weights_findings_.empty()) {
     return tell({.name = "weights", .summary = "a run that goes on has its own", .looked_at = false});
   }
   if (weights_ && opened_everywhere()) {
     try {
-      weights_->beginnings(plan_->workload.network->parameters(), train_.start.reinitialize);
+      weights_->beginnings(plan_->workload.network->parameters(), options_.train.start.reinitialize);
     } catch (const UsageError& error) {
       blame_weights(error.what(), "correct --reinitialize");
     } catch (const comm::ConsensusError& error) {
       blame_weights(error.what(), "give the options of its network, or --reinitialize what is to be new");
     }
   }
-  const std::string file = weights_ ? weights_->file().string() : train_.start.from.string();
+  const std::string file = weights_ ? weights_->file().string() : options_.train.start.from.string();
   tell(subject("weights", file, {weights_findings_}));
 }
 
 /// Collects this rank's facts about the data and plans the job.
 void Check::open_data() {
   try {
-    inspect_job_data(communicator_, train_);
+    inspect_job_data(communicator_, options_.train);
     const comm::LongOperation opening(communicator_, "opening the data");
-    plan_ = complete_plan(communicator_, prepare_workload(train_, communicator_.size(), &deadline_), place_);
+    plan_ = complete_plan(communicator_, prepare_workload(options_.train, communicator_.size(), &deadline_), place_);
     const Workload& workload = plan_->workload;
     const io::Dataset* const datasets[] = {workload.training.get(), workload.validation.get()};
     add_files(own_.data, datasets);
@@ -188,7 +186,7 @@ void Check::open_data() {
 void Check::look_at_ranks() {
   find_place();
   own_ = own_facts(communicator_.rank(), program_fingerprint());
-  own_.device = device_kind(place_, train_.execution);
+  own_.device = device_kind(place_, options_.train.execution);
   open_weights();
   if (has_data()) open_data();
   facts_ = gather_facts(communicator_, own_);
@@ -199,7 +197,7 @@ void Check::look_at_ranks() {
     host_facts_.push_back(facts_[host.ranks[0]]);
   }
   const std::vector<comm::RankPlace> places =
-      comm::gather_topology(communicator_, device_kind(place_, train_.execution), device_identity(place_));
+      comm::gather_topology(communicator_, device_kind(place_, options_.train.execution), device_identity(place_));
   console_.info(fmt::format("lockstep {} check: {} on {}\n{}", program_version(), counted(communicator_.size(), "rank"),
                             counted(hosts_.size(), "host"), comm::format_topology(places, kMaxRowsOfHosts)));
 
@@ -216,7 +214,7 @@ void Check::look_at_ranks() {
   tell(subject("hosts", list_some(host_names_) + together,
                {judge_names(facts_), judge_machines(facts_), judge_processors(facts_), std::move(transport)}));
   std::vector<Finding> cores;
-  for (const comm::TopologyWarning& warning : comm::topology_warnings(places, train_.execution.threads)) {
+  for (const comm::TopologyWarning& warning : comm::topology_warnings(places, options_.train.execution.threads)) {
     cores.push_back(
         {.severity = Severity::warning, .what = warning.what, .where = "the table above", .remedy = warning.remedy});
   }
@@ -226,7 +224,7 @@ void Check::look_at_ranks() {
   const std::string limit = least->cpu_group.empty() ? ""
                                                      : fmt::format("; the control group {} on {} may use {:.3g} CPUs",
                                                                    least->cpu_group, least->host, least->group_cpus);
-  tell(subject("cores", counted(train_.execution.threads, "thread") + " a rank" + limit, {std::move(cores)}));
+  tell(subject("cores", counted(options_.train.execution.threads, "thread") + " a rank" + limit, {std::move(cores)}));
   tell(subject("load", describe_load(facts_), {judge_load(facts_)}));
   tell(subject("products", describe_products(facts_), {}));
   std::vector<std::string> devices;
@@ -242,7 +240,7 @@ void Check::look_at_ranks() {
 void Check::look_at_network() {
   communicator_.note_activity("measuring the network", -1);
   const int hosts = static_cast<int>(hosts_.size());
-  const double deadline = std::min(10.0, train_.execution.deadline / 2);
+  const double deadline = std::min(10.0, options_.train.execution.deadline / 2);
   const comm::ProbeOptions probe{.seconds = options_.seconds, .deadline_seconds = deadline};
   pairs_ = comm::probe_network(session_, communicator_, speakers_,
                                comm::plan_rounds(hosts, comm::most_rounds(probe), 1), probe);
@@ -305,7 +303,7 @@ void Check::look_at_data() {
   if (!has_data()) return tell({.name = "data", .summary = "name it with --data", .looked_at = false});
   StopWatch watch;
   const std::uint64_t bytes = own_.data.bytes;
-  const bool wanted = is_verified(train_.data.verify, bytes);
+  const bool wanted = is_verified(options_.train.data.verify, bytes);
   if (own_.data.opened) {
     // The ranks of each host share the data: together they read everything once.
     const comm::LongOperation reading(communicator_, "verifying the data");
@@ -333,7 +331,7 @@ void Check::look_at_data() {
     verified += rank.data.verified;
     samples += rank.data.samples_read;
   }
-  std::string summary = train_.data.path.string();
+  std::string summary = options_.train.data.path.string();
   if (own_.data.opened) {
     summary = fmt::format("{}: {}, {}", plan_->workload.paths.training.string(), counted(own_.data.files, "file"),
                           format_bytes(bytes));
@@ -354,7 +352,7 @@ void Check::look_at_memory() {
   checkpoint_bytes_ = plan_->memory.snapshot;
 
   std::vector<Finding> of_gpu;
-  if (place_.gpu && !train_.dry_run) {
+  if (place_.gpu && !options_.train.dry_run) {
     try {
       require_gpu_memory(communicator_, place_, plan_->memory, plan_->workload.model.max_batch,
                          [&](std::int64_t batch) { return memory_with(*plan_, communicator_, batch); });
@@ -369,19 +367,19 @@ void Check::look_at_memory() {
 }
 
 void Check::look_at_run_folder() {
-  if (train_.run.folder.empty() && !has_data()) {
+  if (options_.train.run.folder.empty() && !has_data()) {
     return tell({.name = "run folder", .summary = "name it with --run", .looked_at = false});
   }
   if (communicator_.rank() != 0) return;  // only rank 0 writes there and reports
-  const std::filesystem::path folder = train_.run.folder.empty() ? "runs" : train_.run.folder;
+  const std::filesystem::path folder = options_.train.run.folder.empty() ? "runs" : options_.train.run.folder;
   const io::IoDeadline::Operation looking(&deadline_, io::IoDeadline::Kind::writing, folder);
   RunFolderFacts facts = app::look_at_run_folder(folder);
-  facts.continues = train_.run.resume.from != Resume::From::nothing || train_.run.force;
-  facts.holds_run = facts.holds_run && !train_.run.folder.empty();  // without --run, the job makes a new folder
+  facts.continues = options_.train.run.resume.from != Resume::From::nothing || options_.train.run.force;
+  facts.holds_run = facts.holds_run && !options_.train.run.folder.empty();  // without --run, the job makes a new folder
   facts.checkpoint = checkpoint_bytes_;
   // Without validations there is no best checkpoint.
   const bool validates = plan_ && plan_->workload.validation;
-  facts.keep = static_cast<std::uint64_t>(train_.run.keep + (validates ? train_.run.keep_best : 0));
+  facts.keep = static_cast<std::uint64_t>(options_.train.run.keep + (validates ? options_.train.run.keep_best : 0));
   std::string summary = facts.folder.string();
   if (facts.free != kNoLimit) summary += fmt::format(": {} free", format_bytes(facts.free));
   if (checkpoint_bytes_ > 0) {
@@ -395,7 +393,7 @@ void Check::look_at_limits() {
   // A rank communicates with few others, but reproducible sums connect every rank with every other.
   const auto ranks = static_cast<std::uint64_t>(communicator_.size());
   const std::uint64_t peers =
-      train_.work.reproducible ? ranks : std::min<std::uint64_t>(ranks, 2 + 6 * std::bit_width(ranks));
+      options_.train.work.reproducible ? ranks : std::min<std::uint64_t>(ranks, 2 + 6 * std::bit_width(ranks));
   const Wants wants{.open_files = own_.data.files + 2 * peers + kFilesBesidesData,
                     .file_size = checkpoint_bytes_,
                     .gpus = place_.gpu.has_value()};

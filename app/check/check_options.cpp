@@ -1,5 +1,7 @@
 #include "app/check/check_options.hpp"
 
+#include <fmt/format.h>
+
 #include "app/options/network_files.hpp"
 #include "app/options/train_rows.hpp"
 #include "app/train/train_command_line.hpp"
@@ -71,6 +73,10 @@ CheckOptions parse_check(const std::vector<std::string>& arguments) {
   for (const std::string_view name : kWithoutEffect) table.find(name)->hide();
   read_train_options(table, options.train, named.arguments, kCheckUsage, kCheckExamples, ConfigFile::taken);
   return options;
+}
+
+std::string CheckOptions::to_ini() const {
+  return fmt::format("{}seconds = {}\njson = {}\n", train.to_ini(), seconds, json.string());
 }
 
 }  // namespace lockstep::app

@@ -14,6 +14,8 @@ struct CheckOptions {
   TrainOptions train;          ///< options of the future job; without data, the check skips data and memory
   double seconds = 5;          ///< time for measuring the network
   std::filesystem::path json;  ///< file for the findings
+  /// Returns all options as an INI file.
+  std::string to_ini() const;
 };
 
 /// Parses argv without the program name and the subcommand. Throws UsageError or HelpRequested.
