@@ -27,7 +27,7 @@ class DatasetSource final : public SampleSource {
   DatasetSource(const DatasetOptions& options, CsvOptions::Missing missing)
       : data_(with_wide_targets(options)), path_(options.path), count_(data_.info().samples) {
     if (missing == CsvOptions::Missing::drop) leave_out();
-    if (missing == CsvOptions::Missing::mean) take_means();
+    if (missing == CsvOptions::Missing::mean) take_means(std::nullopt);
   }
 
   std::vector<Field> fields() const override {
@@ -106,6 +106,9 @@ class DatasetSource final : public SampleSource {
     if (!means_.empty()) fill_all(buffers);
     done_ += samples;
   }
+  void fill_from_training(ValidationDraw draw) override {
+    if (!means_.empty()) take_means(draw);
+  }
   void skip(std::int64_t samples) override { done_ += samples; }
   void verify(int part, int parts) override { data_.verify(part, parts); }
 
@@ -142,7 +145,8 @@ class DatasetSource final : public SampleSource {
     remark_ = fmt::format("{} of {} samples miss a number and are left out", all - count_, all);
   }
 
-  void take_means() {
+  /// `draw`: the choice of samples that validate, which do not count; nullopt: all samples count.
+  void take_means(std::optional<ValidationDraw> draw) {
     const auto elements = static_cast<std::size_t>(data_.info().x.elements());
     std::vector<double> sums(elements);
     std::vector<std::int64_t> counts(elements), fractions(elements);
@@ -162,11 +166,13 @@ class DatasetSource final : public SampleSource {
       y.resize(indices_.size() * data_.y_bytes());
       data_.read(indices_, kNoEpoch, x, y);
       with_elements(data_.x_type(), x, [&](auto numbers) {
+        bool validates = false;
         for (std::size_t i = 0; i < numbers.size(); ++i) {
+          if (i % elements == 0) validates = draw && draw->next();
           const auto number = static_cast<double>(numbers[i]);
           if (std::isnan(number)) {
             ++missing_numbers;
-          } else {
+          } else if (!validates) {
             sums[i % elements] += number;
             ++counts[i % elements];
             if (number != std::floor(number)) ++fractions[i % elements];
@@ -175,11 +181,15 @@ class DatasetSource final : public SampleSource {
       });
     });
     if (missing_numbers == 0) return;
-    for (const FieldRange& input : data_.info().inputs) require_numbers(input, counts, fractions);
+    means_.clear();
+    if (!draw) {
+      for (const FieldRange& input : data_.info().inputs) require_numbers(input, counts, fractions);
+    }
     for (std::size_t i = 0; i < elements; ++i) {
       if (counts[i] == 0) {
         throw FileError({.file = path_,
-                         .what = fmt::format("number {} of the samples is missing in all of them: leave it out", i)});
+                         .what = fmt::format("number {} of the samples is missing in all of {}: leave it out", i,
+                                             draw ? "those for training" : "them")});
       }
       means_.push_back(sums[i] / static_cast<double>(counts[i]));
     }

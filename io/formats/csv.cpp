@@ -39,6 +39,7 @@ class CsvSource final : public SampleSource {
   std::optional<TableSchema> table() const override { return table_.schema(); }
   std::optional<SampleId> sample_id() const override { return table_.sample_id(); }
   std::vector<std::string> remarks() const override { return table_.remarks(); }
+  void fill_from_training(ValidationDraw draw) override { table_.fill_from_training(draw); }
 
   void read(std::int64_t samples, std::span<const std::span<std::byte>> buffers) override {
     const std::vector<Field> all = stored_fields();

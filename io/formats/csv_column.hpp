@@ -47,8 +47,11 @@ class CsvColumn {
   /// The first number with zeros in front, as postcodes and other codes have them.
   const std::optional<std::string>& padded_number() const noexcept { return padded_; }
   double mean() const noexcept {
-    return known_ ? known_->fill : numbers_ > 0 ? sum_ / static_cast<double>(numbers_) : 0;
+    if (known_) return known_->fill;
+    return mean_ ? *mean_ : numbers_ > 0 ? sum_ / static_cast<double>(numbers_) : 0;
   }
+  /// Replaces the mean of all cells by that of some of them.
+  void set_mean(double mean) noexcept { mean_ = mean; }
   /// True if rounding to float32 would move numbers by a noticeable part of their deviation: Unix times, long numbers.
   bool needs_double() const noexcept;
   const std::vector<std::string>& categories() const noexcept { return categories_; }
@@ -77,6 +80,7 @@ class CsvColumn {
   std::optional<TableColumn> known_;
   UnknownCategories when_unknown_ = UnknownCategories::error;
   std::int64_t numbers_ = 0, texts_ = 0, filled_ = 0, unknown_ = 0;
+  std::optional<double> mean_;
   double sum_ = 0, first_ = 0, least_ = 0, greatest_ = 0;
   double centre_ = 0, squares_ = 0;  ///< mean so far, sum of squared deviations from it (Welford 1962)
   double rounding_ = 0;              ///< largest change of a number by rounding to float32

@@ -285,6 +285,44 @@ void CsvTable::scan(CsvRecords& records) {
   remark(dropped);
 }
 
+void CsvTable::fill_from_training(ValidationDraw draw) {
+  struct Mean {
+    std::size_t column = 0;
+    double sum = 0;
+    std::int64_t numbers = 0;
+  };
+  std::vector<Mean> means;
+  for (const std::size_t column : inputs_) {
+    const CsvColumn& one = columns_[column];
+    if (one.filled() > 0 && !one.holds_categories() && !options_.encoding) means.push_back({.column = column});
+  }
+  if (means.empty()) return;
+  CsvRecords records(file_, options_.separator);
+  if (options_.header) records.next();
+  while (records.next()) {
+    if (records.cells() != width()) {
+      throw FileError(fmt::format("{}:{}: the file changed while it was read", file_.string(), records.line()));
+    }
+    if (draw.next()) continue;
+    for (Mean& mean : means) {
+      const std::string_view text = csv_trimmed(records.cell(mean.column));
+      const std::optional<double> number = csv_missing(text) ? std::nullopt : csv_number(text, style_);
+      if (!number) continue;
+      mean.sum += *number;
+      ++mean.numbers;
+    }
+  }
+  for (const Mean& mean : means) {
+    if (mean.numbers == 0) {
+      throw FileError(
+          fmt::format("{}: {} is empty in every line of the training part: leave it out with --ignore-columns, or "
+                      "choose other lines with --seed",
+                      file_.string(), columns_[mean.column].text()));
+    }
+    columns_[mean.column].set_mean(mean.sum / static_cast<double>(mean.numbers));
+  }
+}
+
 void CsvTable::remark(std::int64_t dropped) {
   std::int64_t filled = 0, unknown = 0;
   for (const std::size_t column : inputs_) {

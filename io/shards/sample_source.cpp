@@ -34,6 +34,8 @@ void SampleSource::skip(std::int64_t samples) {
   }
 }
 
+void SampleSource::fill_from_training(ValidationDraw) {}
+
 void SampleSource::verify(int, int) {}
 
 std::size_t Field::bytes() const noexcept { return static_cast<std::size_t>(elements()) * size_of(type); }

@@ -14,6 +14,7 @@
 #include "io/files/hdf5_file.hpp"
 #include "io/shards/table_schema.hpp"
 #include "io/shards/target_values.hpp"
+#include "io/shards/validation_draw.hpp"
 #include "io/text/token_info.hpp"
 
 namespace lockstep::io {
@@ -66,6 +67,9 @@ class SampleSource {
   virtual std::optional<TokenInfo> token_info() const { return std::nullopt; }
   /// Bytes of a corpus's text for the tokens read or skipped so far; 0: unknown.
   virtual std::uint64_t source_bytes() const { return 0; }
+  /// Makes means that replace missing numbers those of the training part: validation samples are as unknown as the
+  /// future. `draw`: the choice of the samples for validation. Sources without such means do nothing.
+  virtual void fill_from_training(ValidationDraw draw);
   /// Recomputes the checksums of the files part, part + parts, ..., if they have any. Packed data get new checksums,
   /// which would hide earlier damage. Throws FileError at the first checksum that differs.
   virtual void verify(int part, int parts);

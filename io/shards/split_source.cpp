@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-#include "io/shards/counter_random.hpp"
+#include "io/shards/validation_draw.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -54,18 +54,12 @@ class CorpusPart final : public Part {
   std::uint64_t bytes_before_ = 0;
 };
 
-/// Chooses each sample in turn for validation with probability (still wanted) / (still to come). This chooses exactly
-/// as many as wanted, all choices equally likely, without memory (Fan, Muller and Rezucha 1962; Knuth's algorithm S).
+/// The samples that a ValidationDraw chooses, or the others.
 class RandomPart final : public Part {
  public:
-  RandomPart(std::unique_ptr<SampleSource> whole, SplitPart part, const SplitOptions& split, std::int64_t count,
+  RandomPart(std::unique_ptr<SampleSource> whole, SplitPart part, const ValidationDraw& draw, std::int64_t count,
              const char* name)
-      : Part(std::move(whole), count, name),
-        part_(part),
-        seed_(split.seed),
-        wanted_(split.validation),
-        left_(Part::whole().count()),
-        fields_(Part::stored_fields()) {}
+      : Part(std::move(whole), count, name), part_(part), draw_(draw), fields_(Part::stored_fields()) {}
 
   void read(std::int64_t samples, std::span<const std::span<std::byte>> buffers) override {
     std::vector<std::span<std::byte>> out(buffers.begin(), buffers.end());
@@ -95,24 +89,10 @@ class RandomPart final : public Part {
   }
 
  private:
-  bool next_is_ours() {
-    const std::int64_t index = done_++;
-    const RandomBlock words =
-        random_block(seed_, RandomPurpose::validation_split, static_cast<std::uint64_t>(index), 0);
-    __extension__ using Wide = unsigned __int128;
-    const std::uint64_t bits = std::uint64_t{words[0]} << 32 | words[1];
-    const auto drawn = static_cast<std::int64_t>((Wide{bits} * static_cast<std::uint64_t>(left_)) >> 64);
-    --left_;
-    const bool validates = drawn < wanted_;
-    if (validates) --wanted_;
-    return validates == (part_ == SplitPart::validation);
-  }
+  bool next_is_ours() { return draw_.next() == (part_ == SplitPart::validation); }
 
   SplitPart part_;
-  std::uint64_t seed_;
-  std::int64_t wanted_;  ///< number of validation samples still wanted
-  std::int64_t left_;    ///< number of samples still to come
-  std::int64_t done_ = 0;
+  ValidationDraw draw_;
   std::vector<Field> fields_;
 };
 
@@ -131,7 +111,9 @@ std::unique_ptr<SampleSource> make_part(std::unique_ptr<SampleSource> whole, Spl
   if (whole->token_info()) {
     return std::make_unique<CorpusPart>(std::move(whole), trains ? 0 : train, trains ? train : split.validation, name);
   }
-  return std::make_unique<RandomPart>(std::move(whole), part, split, trains ? train : split.validation, name);
+  const ValidationDraw draw(all, split.validation, split.seed);
+  whole->fill_from_training(draw);
+  return std::make_unique<RandomPart>(std::move(whole), part, draw, trains ? train : split.validation, name);
 }
 
 }  // namespace lockstep::io

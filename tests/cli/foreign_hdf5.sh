@@ -321,6 +321,18 @@ assert np.allclose(h5py.File("filled/shard-00000.h5")["x"][...], x)
 assert h5py.File("dropped_holes/shard-00000.h5")["x"].shape == (58, 6)
 END
 expect python3 filled.py
+succeeds pack --x holes.h5 --missing mean --validation 0.25 --out split
+cat >split.py <<'END'
+import h5py, numpy as np
+x = h5py.File("holes.h5")["x"][...].astype("f8") * 0.5
+x[[7, 33], [2, 5]] = np.nan
+parts = {name: h5py.File(f"split/{name}/shard-00000.h5")["x"][...] for name in ("train", "validation")}
+here = {name: x[[np.argmin(np.nansum(np.abs(x - row), 1)) for row in rows]] for name, rows in parts.items()}
+means = np.nanmean(here["train"], 0)
+for name, rows in parts.items():
+    assert np.allclose(rows, np.where(np.isnan(here[name]), means, here[name])), name
+END
+expect python3 split.py
 fails 1 'label_hole\.h5: sample 9 misses its label, which is never guessed' pack --x label_hole.h5 --missing mean --out guessed
 
 check "a folder with a master file and its parts is not read twice"

@@ -1,3 +1,5 @@
+#include <cmath>
+#include <fstream>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -73,6 +75,38 @@ TEST_F(SplitTest, TheChoiceIsTheSeedsAndIsEven) {
   const auto first_half = std::count_if(a.begin(), a.end(), [](std::int64_t sample) { return sample < 500; });
   EXPECT_GT(first_half, 70);
   EXPECT_LT(first_half, 130);
+}
+
+TEST_F(SplitTest, MeansForMissingCellsAreThoseOfTheTrainingPart) {
+  const std::filesystem::path table = folder_.path() / "holes.csv";
+  std::ofstream(table) << "a,b\n,0\n1,0\n,1\n10,1\n100,2\n1000,2\n10000,3\n100000,3\n";
+  for (const std::uint64_t seed : {1, 2, 3}) {
+    const std::string name = "holes" + std::to_string(seed);
+    const OpenSource open = [&] {
+      return open_csv(table, {.label_column = "b", .missing = CsvOptions::Missing::mean});
+    };
+    write_split(open, {.validation = 3, .seed = seed}, {.folder = folder_.path() / name}, {});
+    std::vector<float> filled;
+    double sum = 0, numbers = 0;
+    for (const char* part : {"train", "validation"}) {
+      const ShardedDataset data({.path = folder_.path() / name / part});
+      for (std::int64_t i = 0; i < data.info().samples; ++i) {
+        float x = 0;
+        std::int32_t y = 0;
+        data.read({&i, 1}, kNoEpoch, std::as_writable_bytes(std::span(&x, 1)),
+                  std::as_writable_bytes(std::span(&y, 1)));
+        const auto digits = std::lround(std::log10(x));
+        if (x != static_cast<float>(std::pow(10, digits))) {
+          filled.push_back(x);
+        } else if (std::string(part) == "train") {
+          sum += x;
+          ++numbers;
+        }
+      }
+    }
+    ASSERT_EQ(filled.size(), 2U) << "no mean is a power of ten";
+    for (const float x : filled) EXPECT_FLOAT_EQ(x, static_cast<float>(sum / numbers)) << seed;
+  }
 }
 
 TEST_F(SplitTest, BothPartsHaveTheClassesOfTheWhole) {
