@@ -61,7 +61,10 @@ std::string metric_in(const std::vector<io::MetricRecord>& records, BestBy by) {
 
 void find_validation_data(RunHistory& run) {
   for (const io::MetricRecord& record : run.records) {
-    if (std::string said = string_of(record, "validation_data"); !said.empty()) run.validation_data = std::move(said);
+    std::string said = string_of(record, "validation_data");
+    if (said.empty()) continue;
+    run.validation_data = std::move(said);
+    run.validation_files = string_of(record, "validation_files");
   }
   std::string data, validation;
   for (const auto& [name, value] : run.options) {

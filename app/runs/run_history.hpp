@@ -34,6 +34,9 @@ struct RunHistory {
   /// Identifies the validation data: equal for runs on the same data. "": not recorded, and validation_path is compared
   /// instead.
   std::string validation_data{};
+  /// The same without the contents of the files; "": validation_data is that, as in runs of older versions and on
+  /// packed data.
+  std::string validation_files{};
   /// Path of the validation data, or of the data that they are split from, according to the options.
   std::string validation_path{};
   std::string problem{};  ///< error in config.ini; "": none

@@ -31,11 +31,16 @@ std::vector<DifferentOption> differences_of(const std::vector<RunHistory>& runs)
 
 namespace {
 
+/// True if the record of an older version, which has no contents, is of the files of `run`.
+bool are_files_of(const RunHistory& run, const RunHistory& older) {
+  return older.validation_files.empty() && older.validation_data == run.validation_files;
+}
+
 /// True if both runs have the same metric on the same data. A run without records has every metric.
 bool are_alike(const RunHistory& a, const RunHistory& b) {
   if (!a.metric.empty() && !b.metric.empty() && a.metric != b.metric) return false;
-  return a.validation_data.empty() || b.validation_data.empty() ? a.validation_path == b.validation_path
-                                                                : a.validation_data == b.validation_data;
+  if (a.validation_data.empty() || b.validation_data.empty()) return a.validation_path == b.validation_path;
+  return a.validation_data == b.validation_data || are_files_of(a, b) || are_files_of(b, a);
 }
 
 /// The index of each run's group.
@@ -69,6 +74,13 @@ std::vector<RunGroup> groups_of(const std::vector<RunHistory>& runs) {
   }
   for (RunGroup& group : groups) {
     if (group.title.empty()) group.title = fmt::format("nothing reported yet on {}", group.runs[0].validation_path);
+  }
+  std::map<std::string, int> titles;
+  for (const RunGroup& group : groups) ++titles[group.title];
+  constexpr std::size_t kDigits = 8;  // beginning of the identity
+  for (RunGroup& group : groups) {
+    if (titles[group.title] == 1) continue;
+    group.title += fmt::format(" with the contents {}", group.runs[0].validation_data.substr(0, kDigits));
   }
   return groups;
 }

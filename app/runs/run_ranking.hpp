@@ -23,7 +23,7 @@ std::vector<std::size_t> ranking_of(const std::vector<RunHistory>& runs);
 
 /// Runs that can be compared: the same metric on the same validation data.
 struct RunGroup {
-  std::string title;  ///< "accuracy on data/test"
+  std::string title;  ///< "accuracy on data/test"; unlike those of the other groups
   std::vector<RunHistory> runs;
 };
 /// Returns the groups in the order of their first runs. A run without records joins the runs on its data.

@@ -86,6 +86,7 @@ void Reporter::start(std::int64_t step, double epoch) {
   io::MetricRecord record{
       {"kind", "start"}, {"step", step}, {"epoch", epoch}, {"ranks", std::int64_t{world_}}, {"time", time_now()}};
   if (!validation_data_.empty()) record.emplace_back("validation_data", validation_data_);
+  if (validation_files_ != validation_data_) record.emplace_back("validation_files", validation_files_);
   write(record);
 }
 

@@ -39,7 +39,11 @@ class Reporter {
   /// Sets the constant predictor's score on the validation data, which is reported beside the network's.
   void compare_with(const std::optional<Score>& constant) { constant_ = constant; }
   /// Sets the text that identifies the validation data. Metrics are comparable only between runs with equal text.
-  void validates_on(std::string data) { validation_data_ = std::move(data); }
+  /// `files`: the text without the contents of the files, which older versions knew alone.
+  void validates_on(std::string data, std::string files) {
+    validation_data_ = std::move(data);
+    validation_files_ = std::move(files);
+  }
 
   /// Records the start of a launch that has steps to make, with the time and the number of ranks.
   void start(std::int64_t step, double epoch);
@@ -101,7 +105,7 @@ class Reporter {
   std::int64_t seen_at_ = 0;   ///< step of that score
   bool validated_ = false;
   std::optional<Score> constant_;
-  std::string validation_data_;
+  std::string validation_data_, validation_files_;
   std::optional<double> best_;  ///< best metric of this launch's validations
   TimeSplit interval_start_;
   StopWatch since_line_, since_bar_, since_start_;

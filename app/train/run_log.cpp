@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
+#include "app/data/data_contents.hpp"
 #include "app/options/stored_options.hpp"
 #include "app/train/resume.hpp"
 #include "io/files/checksum.hpp"
@@ -16,11 +17,8 @@ namespace lockstep::app {
 
 namespace {
 
-/// Returns a text that is equal for equal data.
-std::string identity_of(const io::Dataset& data) {
-  const std::string text = data.fingerprint();
-  return io::to_hex(io::checksum(std::as_bytes(std::span(text))));
-}
+/// Returns a text that is equal for equal data. `text`: a dataset's fingerprint.
+std::string identity_of(const std::string& text) { return io::to_hex(io::checksum(std::as_bytes(std::span(text)))); }
 
 }  // namespace
 
@@ -35,7 +33,10 @@ RunLog::RunLog(const Plan& plan, comm::Communicator& communicator, Console& cons
       first_step_(first_step) {
   const Workload& workload = plan.workload;
   reporter_.compare_with(workload.constant_score);
-  if (workload.validation) reporter_.validates_on(identity_of(*workload.validation));
+  if (workload.validation) {
+    reporter_.validates_on(identity_of(workload.validation->fingerprint()),
+                           identity_of(fingerprint_without_contents(*workload.validation)));
+  }
 }
 
 void RunLog::open(std::optional<io::RunFolder> taken, bool continues, const io::TrainingRecord& from,
