@@ -27,6 +27,7 @@ FOREIGN = {
                     " --array --signal --open-mode --mpi --cpu-bind --requeue",
     "mpirun": "--bind-to --map-by --hostfile --oversubscribe",
     "apptainer": "--bind",
+    "tensorboard": "--logdir",
     "app/examples/unet/make.py": "--extents --samples --seed --out",
 }
 PLAIN = ["app", "comm", "io", "model", "slurm", "tests/app", "tests/cli", "tests/cluster", "tests/comm",
