@@ -151,7 +151,7 @@ class NetworkCommunicator : public Communicator {
   std::atomic<bool> urgent_posted_{false};  ///< true until the posted sum is done; changes with mutex_ held
   bool urgent_begun_ = false;
   int awaited_before_ = -1;             ///< awaited rank of the collective that is overtaken
-  double busy_ = 0;                     ///< the thread writes it before it reports the last collective as finished
+  std::atomic<double> busy_{0};         ///< may be read while the thread adds a collective, before it reports that one
   std::vector<float> received_;         ///< subtrees of other ranks
   std::vector<const float*> subtrees_;  ///< subtrees of all ranks
   std::vector<MPI_Request> requests_;   ///< receives, then sends

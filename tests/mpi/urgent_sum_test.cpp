@@ -1,8 +1,10 @@
 /// Small sums that overtake buckets.
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -85,6 +87,20 @@ TEST_P(UrgentSums, FollowEachOtherBesideManyBuckets) {
   }
   communicator->join();
   for (const std::vector<float>& each : buckets) EXPECT_EQ(wrong_sums(each, p), 0u);
+}
+
+/// The thread adds the bucket's time while this one reads: ThreadSanitizer watches.
+TEST_P(UrgentSums, BusySecondsMayBeReadBesideABucket) {
+  const auto communicator = communicator_over(GetParam());
+  std::vector<float> large = bucket(50'000, communicator->rank());
+  std::vector<double> sum(129, 1.0);
+  communicator->all_reduce(large);
+  communicator->urgent_all_reduce(sum);
+  const double before = communicator->busy_seconds();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+  while (communicator->busy_seconds() == before && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  communicator->join();
+  EXPECT_GT(communicator->busy_seconds(), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(, UrgentSums,
