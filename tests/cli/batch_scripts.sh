@@ -6,6 +6,11 @@
 mkdir -p bin spool "a b/slurm" "a/slurm"
 own="$work/a b/slurm"
 cp "$tree"/slurm/*.sbatch "$tree/slurm/attempts" "$own"
+check "a script outside of a job says so"
+for script in scale all-reduce; do
+  (unset SLURM_JOB_ID; bash "$tree/slurm/$script.sbatch") >refusal 2>&1
+  [ $? = 2 ] && grep -q 'is no Slurm job; sbatch makes one' refusal || failed "$script.sbatch: $(cat refusal)"
+done
 say_where() { printf '#!/bin/sh\necho "$0" >>%s/called\ncase $1 in --program) echo true ;; esac\n' "$work"; }
 say_where >"$own/launch"
 # The file that a path cut at a blank would lead to.
