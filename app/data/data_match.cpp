@@ -67,6 +67,19 @@ std::string range_text(io::FileType type, const ValueRange& range) {
   return fmt::format("{} from {:.6g} to {:.6g}", io::name_of(type), range.least, range.greatest);
 }
 
+/// The unit of each target, as a field's file says it, or as its name does: "price [EUR]". Empty: all are unknown.
+std::vector<std::string> units_of_targets(const io::DatasetInfo& info, const std::vector<std::string>& names) {
+  std::vector<std::string> units;
+  for (const io::FieldRange& target : info.targets) {
+    units.insert(units.end(), static_cast<std::size_t>(target.field.elements()), target.field.unit);
+  }
+  if (units.empty() && !info.y.unit.empty() && !info.labels_are_classes) {
+    units.assign(static_cast<std::size_t>(info.y.elements()), info.y.unit);
+  }
+  if (units.empty()) std::ranges::transform(names, std::back_inserter(units), io::unit_of);
+  return units;
+}
+
 }  // namespace
 
 io::DataDescription describe_data(const io::DatasetInfo& info, const DataOptions& settings) {
@@ -103,8 +116,7 @@ io::DataDescription describe_data(const io::DatasetInfo& info, const DataOptions
       .horizon = info.windows ? info.windows->horizon : 0};
   for (const io::FieldRange& input : info.inputs) description.inputs.push_back(input.field);
   std::ranges::copy(io::names_of_numbers(info.targets), std::back_inserter(description.target_names));
-  std::transform(description.target_names.begin(), description.target_names.end(),
-                 std::back_inserter(description.target_units), io::unit_of);
+  description.target_units = units_of_targets(info, description.target_names);
   if (settings.normalize.kind == Normalization::Kind::affine) {
     description.scale = settings.normalize.affine.scale;
     description.shift = settings.normalize.affine.shift;
@@ -296,6 +308,30 @@ std::string compare_ranges(const io::DataDescription& trained_on, const io::Data
                                        range_text(data.x.type, *range), range_text(trained_on.x.type, before));
   if (images && larger / smaller >= kOtherScale) throw UsageError(fmt::format("{}: {}", text, remedy));
   return fmt::format("{}: is that meant? {}", text, remedy);
+}
+
+std::vector<std::string> compare_units(const io::DataDescription& trained_on, const io::DatasetInfo& data,
+                                       const std::filesystem::path& path) {
+  std::vector<std::string> warnings;
+  const auto compare = [&](const std::string& name, const std::string& before, const std::string& now) {
+    if (before.empty() || now.empty() || before == now) return;
+    warnings.push_back(fmt::format(
+        "{}: {} is in {}, and the network was trained on {}: is that meant? Its numbers are taken as they are: convert "
+        "them, or write one unit in one spelling (attribute units)",
+        path.string(), name, now, before));
+  };
+  if (trained_on.inputs.empty() && data.inputs.empty()) compare("x", trained_on.x.unit, data.x.unit);
+  for (std::size_t i = 0; i < std::min(trained_on.inputs.size(), data.inputs.size()); ++i) {
+    compare(data.inputs[i].field.name, trained_on.inputs[i].unit, data.inputs[i].field.unit);
+  }
+  if (data.y.name.empty() || data.labels_are_classes || data.table) return warnings;  // a table's names have its units
+  const std::vector<std::string>& before = trained_on.target_units;
+  const std::vector<std::string> names = io::names_of_numbers(data.targets), now = units_of_targets(data, names);
+  for (std::size_t i = 0; i < std::min(before.size(), now.size()); ++i) {
+    if (i > 0 && before[i] == before[i - 1] && now[i] == now[i - 1]) continue;
+    compare(i < names.size() ? names[i] : "y", before[i], now[i]);
+  }
+  return warnings;
 }
 
 std::string compare_vocabularies(const io::TokenInfo& trained_on, const io::TokenInfo& data,

@@ -72,6 +72,10 @@ inline constexpr const char* kScaleThem =
 std::string compare_ranges(const io::DataDescription& trained_on, const io::DatasetInfo& data,
                            const std::optional<ValueRange>& range, const std::filesystem::path& path,
                            const std::string& remedy = kScaleThem);
+/// Compares the units of inputs and targets, where both sides know them. Returns a warning of one sentence for each
+/// difference: two texts may be spellings of one unit.
+std::vector<std::string> compare_units(const io::DataDescription& trained_on, const io::DatasetInfo& data,
+                                       const std::filesystem::path& path);
 /// Like compare_ranges(), for corpora: compares the vocabulary of the checkpoint with that of the data.
 std::string compare_vocabularies(const io::TokenInfo& trained_on, const io::TokenInfo& data,
                                  const std::filesystem::path& path);

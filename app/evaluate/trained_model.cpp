@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <span>
 #include <utility>
 #include <vector>
@@ -244,6 +245,7 @@ void TrainedModel::match_data(const TrainedModelOptions& request, std::unique_pt
   make_windows();
   const io::DatasetInfo& info = opened->info();
   require_same_samples(*trained_on_, info, data());
+  std::ranges::move(compare_units(*trained_on_, info, data()), std::back_inserter(warnings_));
   if (info.y.name.empty() || !info.labels_are_classes || trained_on_->labels != io::Labels::classes) return;
   ClassMatch match = match_classes(trained_on_->class_names, record.network.outputs, info, data());
   if (!match.note.empty()) notes_.push_back(match.note);

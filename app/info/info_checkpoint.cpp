@@ -74,6 +74,8 @@ std::string input_text(const io::DataDescription& data) {
   return text;
 }
 
+std::string unit_text(const std::string& unit) { return unit.empty() ? "" : " in " + io::visible_line(unit); }
+
 /// Describes the training data, one line for each property.
 std::string describe_trained_on(const io::TrainingRecord& record) {
   if (record.network.tokens) {
@@ -86,13 +88,13 @@ std::string describe_trained_on(const io::TrainingRecord& record) {
   if (record.data_description.empty()) return "  trained on     not known: the checkpoint does not say it\n";
   const io::DataDescription data = io::data_description_from_json(record.data_description);
   std::string text = fmt::format(
-      "  trained on     {}\n  a sample       {} [{}]{}{}\n", io::visible_line(data.source), io::name_of(data.x.type),
-      fmt::join(data.x.sample_shape, ", "),
+      "  trained on     {}\n  a sample       {} [{}]{}{}{}\n", io::visible_line(data.source), io::name_of(data.x.type),
+      fmt::join(data.x.sample_shape, ", "), unit_text(data.x.unit),
       data.layout.empty() ? "" : fmt::format(" ({})", io::visible_line(data.layout)),
       data.has_range ? fmt::format(", {:.6g} to {:.6g}", data.value_min, data.value_max) : ", of a range not known");
   for (const io::Field& input : data.inputs) {
-    text += fmt::format("                 {}: {} [{}]\n", io::visible_line(input.name), io::name_of(input.type),
-                        fmt::join(input.sample_shape, ", "));
+    text += fmt::format("                 {}: {} [{}]{}\n", io::visible_line(input.name), io::name_of(input.type),
+                        fmt::join(input.sample_shape, ", "), unit_text(input.unit));
   }
   if (data.has_statistics) {
     text += fmt::format("                 mean {:.6g}, deviation {:.6g}\n", data.mean, data.standard_deviation);
@@ -103,6 +105,9 @@ std::string describe_trained_on(const io::TrainingRecord& record) {
                         data.class_names.empty()
                             ? ", without names"
                             : fmt::format(": {}", fmt::join(io::visible_lines(data.class_names), ", ")));
+  }
+  if (data.target_names.empty() && !data.target_units.empty()) {
+    text += fmt::format("  target        {}\n", unit_text(data.target_units[0]));
   }
   for (std::size_t i = 0; i < data.target_names.size(); ++i) {
     const bool has_unit = i < data.target_units.size() && data.target_units[i] != io::unit_of(data.target_names[i]);

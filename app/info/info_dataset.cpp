@@ -37,8 +37,10 @@ constexpr std::size_t kMaxTextsShown = 20;
 constexpr std::int64_t kTokensShown = 60;
 
 std::string describe(const io::Field& field) {
-  return field.sample_shape.empty() ? fmt::format("{}, one number", name_of(field.type))
-                                    : fmt::format("{} [{}]", name_of(field.type), fmt::join(field.sample_shape, ", "));
+  const std::string unit = field.unit.empty() ? "" : " in " + io::visible_line(field.unit);
+  return field.sample_shape.empty()
+             ? fmt::format("{}, one number{}", name_of(field.type), unit)
+             : fmt::format("{} [{}]{}", name_of(field.type), fmt::join(field.sample_shape, ", "), unit);
 }
 
 /// Calls use(numbers of some samples, index of the first sample) over all shards. Reads the label datasets directly.

@@ -1,6 +1,7 @@
 #include "app/plan/workload.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -202,6 +203,10 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   const std::optional<io::TableSchema> columns = workload.training->info().table;
   workload.training = windowed(options.data, std::move(workload.training), paths.training);
   if (same_labels) require_same_fields(known->description, workload.training->info(), paths.training);
+  if (known != nullptr) {
+    std::ranges::move(compare_units(known->description, workload.training->info(), paths.training),
+                      std::back_inserter(workload.warnings));
+  }
   if (options.data.validation_share > 0) split_training(options.data.validation_share, workload);
   const io::DatasetInfo& info = workload.training->info();
   require_labels(info, paths.training);
@@ -224,6 +229,8 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
     require_same_inputs(info.inputs, other.inputs, paths.validation);
     require_same_extents(info.x, other.x, "", paths.validation);
     require_same_targets(io::names_of_numbers(info.targets), other.targets, paths.validation);
+    std::ranges::move(compare_units(describe_data(info, options.data), other, paths.validation),
+                      std::back_inserter(workload.warnings));
     if (other.x.elements() != info.x.elements() || other.labels_are_classes != info.labels_are_classes ||
         other.classes > info.classes || (!info.labels_are_classes && other.y.elements() != info.y.elements()) ||
         ((info.has_masks() || other.has_masks()) && other.y.sample_shape != info.y.sample_shape) ||

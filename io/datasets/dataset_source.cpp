@@ -37,9 +37,9 @@ class DatasetSource final : public SampleSource {
       if (has_small_masks()) fields[1].type = FileType::uint8;
       return fields;
     }
-    std::vector<Field> fields{{"x", data_.x_type(), info.x.sample_shape}};
+    std::vector<Field> fields{{"x", data_.x_type(), info.x.sample_shape, info.x.unit}};
     if (info.y.name.empty()) return fields;
-    fields.push_back({"y", has_small_masks() ? FileType::uint8 : data_.y_type(), info.y.sample_shape});
+    fields.push_back({"y", has_small_masks() ? FileType::uint8 : data_.y_type(), info.y.sample_shape, info.y.unit});
     return fields;
   }
   std::vector<FieldRole> roles() const override {

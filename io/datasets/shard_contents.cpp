@@ -116,6 +116,7 @@ void ShardContents::lay_side_by_side() {
     }
     row.type = type;
     row.sample_shape = {numbers};
+    row.unit.clear();
   };
   if (inputs.size() > 1) place(inputs, info.inputs, info.x);
   if (targets.size() > 1) place(targets, info.targets, info.y);

@@ -242,7 +242,10 @@ ShardSet::ShardSet(const std::filesystem::path& path, const std::string& x, cons
   };
   for (auto& [one, opened] : open_foreign(paths, open_one, left_out)) {
     const std::size_t shard = slots_.size();
-    if (shard > 0) require_like_first(file(0), opened);
+    if (shard > 0) {
+      require_like_first(file(0), opened);
+      note_units(opened);
+    }
     const auto& fields = opened.fields();
     list(one, opened.count(), opened.bytes(), fields[0].checksum, opened.targets() > 0 ? fields[1].checksum : "");
     slots_.emplace_back();
@@ -268,6 +271,20 @@ ShardSet::ShardSet(const std::filesystem::path& path, const std::string& x, cons
                     path.string(), kManifestName));
   }
   explain_layouts();
+}
+
+/// Warns if a field of `file` is in another unit than in the first file, once for all files.
+void ShardSet::note_units(const ShardFile& file) {
+  const ShardFile& first = this->file(0);
+  for (std::size_t f = 0; f < file.fields().size() && !units_differ_; ++f) {
+    const std::string &unit = file.fields()[f].field.unit, &before = first.fields()[f].field.unit;
+    units_differ_ = unit != before && !unit.empty() && !before.empty();
+    if (!units_differ_) continue;
+    warnings_.push_back(
+        fmt::format("{}: {} is in {}, and in its sibling {} in {}: is that meant? The numbers are "
+                    "taken as they are",
+                    file.path().string(), file.fields()[f].dataset, unit, first.path().filename().string(), before));
+  }
 }
 
 void ShardSet::complete(ShardLayouts layouts) {

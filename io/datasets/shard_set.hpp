@@ -117,6 +117,7 @@ class ShardSet {
   void list(const std::filesystem::path& file, std::int64_t count, std::uint64_t bytes, std::string checksum_x,
             std::string checksum_y);
   void note_layout(std::size_t shard);
+  void note_units(const ShardFile& file);
   void number_texts();
   void explain_layouts();
 
@@ -128,6 +129,7 @@ class ShardSet {
   std::vector<std::int64_t> firsts_;  ///< first row of each shard, for the search of a row's shard
   std::vector<std::string> warnings_, text_classes_;
   std::int64_t rows_ = 0;
+  bool units_differ_ = false;  ///< between files, which a warning says
   mutable BlockCache cache_;
 };
 

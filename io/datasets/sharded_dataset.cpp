@@ -376,7 +376,8 @@ std::vector<Field> ShardedDataset::stored_fields() const {
   std::vector<Field> fields;
   for (const Files::Place& place : files_->places()) {
     const Files::Column& column = *place.column;
-    fields.push_back({column.stored.name, place.type, column.stored.sample_shape});
+    fields.push_back(column.stored);
+    fields.back().type = place.type;
   }
   return fields;
 }

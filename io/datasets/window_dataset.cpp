@@ -97,8 +97,12 @@ WindowDataset::WindowDataset(std::shared_ptr<Dataset> given, const WindowOptions
   }
   info_.targets.clear();  // they are adjacent in y
   info_.samples = windows.series * (windows.steps - needed + 1);
-  info_.x = {info_.x.name, x_type_, {options.window, numbers_ + (has_targets_ ? targets_ : 0)}};
-  info_.y = {options.to_the_end ? "" : "y", y_type_, {options.horizon * targets_}};
+  const std::string unit = info_.x.unit, forecast = has_targets_ ? info_.y.unit : unit;
+  info_.x = {info_.x.name,
+             x_type_,
+             {options.window, numbers_ + (has_targets_ ? targets_ : 0)},
+             unit == forecast ? unit : std::string()};
+  info_.y = {options.to_the_end ? "" : "y", y_type_, {options.horizon * targets_}, forecast};
   info_.labels_are_classes = false;
   info_.classes = 0;
   info_.class_names.clear();

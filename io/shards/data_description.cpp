@@ -39,6 +39,9 @@ FeatureScale scale_entry(const json& object, const char* key) {
   return scale;
 }
 
+/// The unit, or "" without the entry, as in checkpoints of older versions.
+std::string unit_entry(const json& object) { return object.contains("unit") ? text_entry(object, "unit") : ""; }
+
 bool flag_entry(const json& object, const char* key) { return integer_entry(object, key) != 0; }
 
 /// The list, or an empty one without the entry, as in checkpoints of older versions.
@@ -54,8 +57,8 @@ void take_inputs(const json& list, DataDescription& description) {
   for (const json& input : list) {
     const std::optional<FileType> type = file_type_of_name(text_entry(input, "type"));
     if (!type) throw FileError("the type of an input is unknown");
-    const Field& field =
-        description.inputs.emplace_back(Field{text_entry(input, "name"), *type, integers_entry(input, "shape")});
+    const Field& field = description.inputs.emplace_back(
+        Field{text_entry(input, "name"), *type, integers_entry(input, "shape"), unit_entry(input)});
     std::int64_t elements = 1;
     for (const std::int64_t extent : field.sample_shape) {
       if (extent < 1 || extent > description.x.elements() / elements)
@@ -92,8 +95,10 @@ std::string to_json(const DataDescription& description) {
                {"target_units", description.target_units},
                {"name", description.x.name},
                {"source", description.source}};
+  if (!description.x.unit.empty()) text["sample"]["unit"] = description.x.unit;
   for (const Field& input : description.inputs) {
     text["inputs"].push_back({{"name", input.name}, {"type", name_of(input.type)}, {"shape", input.sample_shape}});
+    if (!input.unit.empty()) text["inputs"].back()["unit"] = input.unit;
   }
   if (!description.mask.empty()) text["mask"] = description.mask;
   if (description.ignored_label) text["ignored_label"] = *description.ignored_label;
@@ -117,7 +122,10 @@ DataDescription data_description_from_json(std::string_view text) {
     const std::optional<Labels> labels = labels_of_name(text_entry(parsed, "labels"));
     if (!type || !labels) throw FileError("a type or a kind of labels is unknown");
     DataDescription description{
-        .x = {.name = text_entry(parsed, "name"), .type = *type, .sample_shape = integers_entry(sample, "shape")},
+        .x = {.name = text_entry(parsed, "name"),
+              .type = *type,
+              .sample_shape = integers_entry(sample, "shape"),
+              .unit = unit_entry(sample)},
         .layout = text_entry(sample, "layout"),
         .has_range = flag_entry(sample, "range_is_known"),
         .value_min = real_entry(sample, "value_min"),

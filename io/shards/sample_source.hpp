@@ -24,6 +24,7 @@ struct Field {
   std::string name;
   FileType type = FileType::uint8;
   std::vector<std::int64_t> sample_shape;  ///< {} for a scalar
+  std::string unit = {};                   ///< "kelvin", as the file says; "": unknown
   std::int64_t elements() const noexcept;  ///< elements per sample
   std::size_t bytes() const noexcept;      ///< bytes per sample
   bool operator==(const Field&) const = default;

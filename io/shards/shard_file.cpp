@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "io/files/checksum.hpp"
+#include "io/text/utf8.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -46,6 +47,18 @@ std::vector<std::string> datasets_named(const Hdf5File& file, const std::string&
     return text.empty() ? std::vector<std::string>{} : std::vector<std::string>{text};
   }
   return names_in(text);
+}
+
+/// The attribute `units`, of netCDF and CF; "" if there is none, or if it is no text.
+std::string stored_unit(const Hdf5File& file, const std::string& dataset) {
+  constexpr std::string_view kBlanks(" \t\n\r\0", 5);
+  try {
+    const std::string text = file.text(dataset, "units").value_or("");
+    const std::size_t begin = std::min(text.find_first_not_of(kBlanks), text.size());
+    return readable(std::string_view(text).substr(begin, text.find_last_not_of(kBlanks) + 1 - begin));
+  } catch (const FileError&) {
+    return "";
+  }
 }
 
 std::optional<ShardAttributes> read_attributes(const Hdf5File& file) {
@@ -354,6 +367,7 @@ StoredField ShardFile::describe(const Hdf5File& file, const std::string& role, c
   if (!attributes_) {
     stored.meaning = meaning_of(file, dataset, layout.type);
     if (gaps_.deliver_missing && role == "x") stored.meaning.deliver_missing();
+    stored.field.unit = stored_unit(file, dataset);
     stored.field.type = stored.meaning.numbers;
   }
   if (stored.field.elements() < 1) {

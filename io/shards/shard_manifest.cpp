@@ -20,6 +20,7 @@ using nlohmann::json;
 constexpr const char* kFormat = "lockstep shards";
 constexpr const char* kTargetValues = "target_values";  // only if not the default
 constexpr const char* kTable = "table";                 // only for tables
+constexpr const char* kUnit = "unit";                   // only where it is known
 constexpr const char *kInput = "input", *kTarget = "target";
 constexpr std::array kLabelKinds = {Labels::none, Labels::classes, Labels::targets};
 
@@ -47,6 +48,7 @@ json as_json(const ShardManifest& manifest) {
   for (const Field& field : manifest.fields) {
     result["fields"].push_back(
         {{"name", field.name}, {"type", name_of(field.type)}, {"sample_shape", field.sample_shape}});
+    if (!field.unit.empty()) result["fields"].back()[kUnit] = field.unit;
   }
   for (std::size_t f = 0; f < manifest.details.size(); ++f) {
     const FieldDetail& detail = manifest.details[f];
@@ -195,7 +197,8 @@ ShardManifest from_json(const json& text) {
   for (const json& field : list_entry(text, "fields")) {
     const auto type = file_type_of_name(text_entry(field, "type"));
     if (!type) throw Contradiction("a field has an unknown type");
-    manifest.fields.push_back({text_entry(field, "name"), *type, integers_entry(field, "sample_shape")});
+    manifest.fields.push_back({text_entry(field, "name"), *type, integers_entry(field, "sample_shape"),
+                               field.contains(kUnit) ? text_entry(field, kUnit) : ""});
     if (!possible_shape(manifest.fields.back().sample_shape)) throw Contradiction("a field has an impossible shape");
     if (!field.contains("role")) continue;
     const std::string role = text_entry(field, "role");

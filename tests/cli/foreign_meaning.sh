@@ -31,6 +31,14 @@ write("booleans", y=y > 0)
 write("bits", (x > 0).astype("u1"))
 write("shades", (40 * np.abs(x)).astype("u1"))
 os.makedirs("mixed"); write("mixed/a", y=np.array([b"ant", b"bee", b"cow"])[y]); write("mixed/b")
+def with_units(name, of_x, of_y):
+    with h5py.File(name + ".h5", "w") as f:
+        f["x"], f["y"] = x, x[:, 0] * 2
+        if of_x: f["x"].attrs["units"] = of_x
+        if of_y: f["y"].attrs["units"] = np.bytes_(of_y)
+for name, units in {"kelvin": ("kelvin", "m"), "celsius": ("celsius ", "m"), "feet": ("kelvin", "ft"),
+                    "bare": ("", "")}.items(): with_units(name, *units)
+os.makedirs("units"); with_units("units/a", "K", "m"); with_units("units/b", "degC", "m")
 rows = np.sin(np.arange(240) / 5).astype("f4")[:, None] + np.arange(240)[:, None].astype("f4")
 os.makedirs("days"); os.makedirs("series")
 for i in range(12):
@@ -107,6 +115,32 @@ done
 check "names in one file and numbers in another"
 run train --data mixed "${train[@]}" --steps 1 --run runs/no
 expect_error 1 'b.h5: y is int32 of shape \(300\), unlike its sibling a.h5: names of shape \(300\)'
+
+check "units"
+began='the network was trained on'
+must_run train --data kelvin.h5 --validation celsius.h5 "${train[@]}" --steps 4 --run runs/kelvin
+expect_err "celsius.h5: x is in celsius, and $began kelvin: is that meant\?"
+for data in kelvin bare; do
+  succeeds eval runs/kelvin --data $data.h5
+  ! grep -q ' is in ' err || failed "a warning without a reason"
+done
+succeeds eval runs/kelvin --data celsius.h5; expect_err "celsius.h5: x is in celsius, and $began kelvin"
+succeeds eval runs/kelvin --data feet.h5; expect_err "feet.h5: y is in ft, and $began m: "
+succeeds predict runs/kelvin --data celsius.h5 --out p.h5; expect_err "x is in celsius"
+succeeds train --data celsius.h5 --initialize-from runs/kelvin --steps 2 "${train[@]}" --run runs/celsius
+expect_err "x is in celsius, and $began kelvin"
+succeeds info runs/kelvin/checkpoints/latest; expect_out 'a sample .* in kelvin'; expect_out 'target .* in m$'
+must_run pack --x kelvin.h5 --regression --out packed_kelvin
+must_run pack --x celsius.h5 --regression --out packed_celsius
+succeeds info packed_kelvin; expect_out 'float32 \[4\] in kelvin'
+must_run train --data packed_kelvin --validation packed_celsius "${train[@]}" --steps 4 --run runs/packed
+expect_err "packed_celsius: x is in celsius, and $began kelvin"
+check "a run that goes on with its numbers in another unit"
+begin_with kelvin.h5; go_on_with celsius.h5 1
+expect_status 0; expect_err "data.h5: x is in celsius, and $began kelvin"
+check "files of one folder in two units"
+must_run train --data units "${train[@]}" --steps 1 --run runs/units
+expect_err 'b.h5: x is in degC, and in its sibling a.h5 in K: is that meant\?'
 
 check "windows go through files in the order of their numbers"
 series=(--y "" --window 6 --horizon 2 --normalize none --normalize-targets none --steps 40 --no-shuffle "${train[@]}")

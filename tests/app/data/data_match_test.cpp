@@ -126,6 +126,44 @@ TEST(CompareRangesTest, ImagesThatAreNormalisedOneByOneMayHaveAnyRange) {
   EXPECT_EQ(compared(before, float32, ValueRange{0, 1}), "");
 }
 
+TEST(CompareUnitsTest, SayWhichFieldIsInAnotherUnit) {
+  io::DataDescription before = trained_on(float32, 0, 1);
+  before.x.unit = "kelvin";
+  before.target_units = {"m", "m"};
+  io::DatasetInfo info = data_with({}, 0);
+  info.labels_are_classes = false;
+  info.y.sample_shape = {2};
+  EXPECT_THAT(compare_units(before, info, "shards/new"), IsEmpty()) << "nothing is known of the data";
+  info.x.unit = "kelvin", info.y.unit = "m";
+  EXPECT_THAT(compare_units(before, info, "shards/new"), IsEmpty());
+  info.x.unit = "celsius";
+  EXPECT_THAT(compare_units(before, info, "shards/new"),
+              ElementsAre(HasSubstr("shards/new: x is in celsius, and the network was trained on kelvin")));
+  info.x.unit = "kelvin", info.y.unit = "ft";
+  EXPECT_THAT(compare_units(before, info, "shards/new"),
+              ElementsAre(HasSubstr("shards/new: y is in ft, and the network was trained on m")));
+  info.labels_are_classes = true;
+  EXPECT_THAT(compare_units(before, info, "shards/new"), IsEmpty()) << "classes have no unit";
+}
+
+TEST(CompareUnitsTest, CompareEachOfSeveralInputsAndTargets) {
+  const auto field = [](const char* name, const char* unit) {
+    return io::Field{.name = name, .type = float32, .sample_shape = {}, .unit = unit};
+  };
+  io::DatasetInfo info = data_with({}, 0);
+  info.labels_are_classes = false;
+  info.inputs = {{.field = field("speed", "m s-1")}, {.field = field("heat", "K")}};
+  info.targets = {{.field = field("mass", "kg")}, {.field = field("place", "m")}};
+  const io::DataDescription before = describe_data(info, {});
+  EXPECT_THAT(before.target_units, ElementsAre("kg", "m"));
+  EXPECT_THAT(compare_units(before, info, "new"), IsEmpty());
+  info.inputs[1].field.unit = "degC";
+  info.targets[0].field.unit = "g";
+  EXPECT_THAT(compare_units(before, info, "new"),
+              ElementsAre(HasSubstr("new: heat is in degC, and the network was trained on K"),
+                          HasSubstr("new: mass is in g, and the network was trained on kg")));
+}
+
 TEST(SameSamplesTest, AnotherOrderOfExtentsIsRefusedAndAFlatOneIsNot) {
   io::DataDescription before = trained_on(uint8, 0, 255);
   before.x.sample_shape = {32, 32, 3};

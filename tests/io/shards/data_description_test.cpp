@@ -11,7 +11,7 @@ namespace {
 using testing::HasSubstr;
 
 DataDescription sample_description() {
-  return {.x = {.name = "x", .type = FileType::uint8, .sample_shape = {28, 28}},
+  return {.x = {.name = "x", .type = FileType::uint8, .sample_shape = {28, 28}, .unit = "cd m-2"},
           .layout = "height, width",
           .has_range = true,
           .value_min = 0,
