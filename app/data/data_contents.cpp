@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "comm/consensus.hpp"
 #include "io/datasets/dataset_view.hpp"
@@ -63,6 +64,12 @@ class DataWithContents final : public io::DatasetView {
       : DatasetView(std::move(data)), contents_(contents) {}
   std::string fingerprint() const override {
     return fmt::format("{}{}{}", data().fingerprint(), kContents, io::to_hex(contents_));
+  }
+  /// Covers all that the order of the samples depends on, too.
+  std::string contents() const override {
+    const std::string order =
+        fmt::format("{} {} {}", fmt::join(data().shard_counts(), ","), data().stored_bytes(), data().block_multiple());
+    return fmt::format("{} {}", io::to_hex(contents_), io::to_hex(io::checksum(std::as_bytes(std::span(order)))));
   }
 
  private:

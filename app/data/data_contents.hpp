@@ -10,9 +10,10 @@
 
 namespace lockstep::app {
 
-/// Collective. Returns `data` with a fingerprint that includes a checksum of samples, labels and weights as read()
-/// delivers them. Up to 16 MiB the checksum covers all samples, beyond that up to 256 evenly spread pieces. Only rank 0
-/// reads. Returns `data` unchanged if all its shards have checksums. Throws comm::ConsensusError if reading fails.
+/// Collective. Returns `data` with contents(), and a fingerprint that includes a checksum of samples, labels and
+/// weights as read() delivers them. Up to 16 MiB the checksum covers all samples, beyond that up to 256 evenly spread
+/// pieces. Only rank 0 reads. Returns `data` unchanged if all its shards have checksums. Throws comm::ConsensusError if
+/// reading fails.
 std::unique_ptr<io::Dataset> with_contents(comm::Communicator& communicator, std::unique_ptr<io::Dataset> data);
 
 /// Returns the fingerprint of `data` without the checksum that with_contents() adds.

@@ -8,6 +8,9 @@
 #include <numeric>
 #include <set>
 #include <span>
+#include <string_view>
+#include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -123,6 +126,39 @@ io::DataDescription describe_data(const io::DatasetInfo& info, const DataOptions
   }
   if (static_cast<std::int64_t>(description.class_names.size()) != description.classes) description.class_names.clear();
   return description;
+}
+
+bool is_same_data(const io::DataDescription& a, const io::DataDescription& b) {
+  const auto meaning = [](const io::DataDescription& one) {
+    std::vector<io::Field> fields = one.inputs;
+    fields.push_back(one.x);
+    for (io::Field& field : fields) field.unit.clear();  // compare_units() warns of another one
+    return std::tuple(std::move(fields),
+                      std::tie(one.contents, one.labels, one.classes, one.ignored_label, one.mask, one.class_names,
+                               one.target_names, one.table, one.window, one.horizon));
+  };
+  return !a.contents.empty() && meaning(a) == meaning(b);
+}
+
+std::vector<std::string> changes_of(const io::DataDescription& before, const io::DataDescription& now) {
+  std::vector<std::string> changes;
+  const auto compare = [&](std::string_view what, const std::string& then, const std::string& here) {
+    if (then != here) changes.push_back(fmt::format("its {} are {} now, and were {}", what, here, then));
+  };
+  const auto samples = [](const io::DataDescription& data) {
+    return fmt::format("{} [{}]", io::name_of(data.x.type), fmt::join(data.x.sample_shape, ", "));
+  };
+  const auto classes = [](const io::DataDescription& data) {
+    return data.class_names.empty() ? fmt::format("{} without names", data.classes) : listed(data.class_names);
+  };
+  compare("samples", samples(before), samples(now));
+  compare("classes", classes(before), classes(now));
+  compare("targets", listed(before.target_names), listed(now.target_names));
+  if (!changes.empty()) return changes;
+  const bool known = !before.contents.empty() && !now.contents.empty();
+  changes.emplace_back(known ? "its numbers are others now, or in another order"
+                             : "its files, their numbers or their order are others now");
+  return changes;
 }
 
 std::optional<ValueRange> known_range(const io::DatasetInfo& info) {

@@ -20,6 +20,12 @@ namespace lockstep::app {
 /// Describes the training data of a run for its checkpoints. `settings`: options without automatic values.
 io::DataDescription describe_data(const io::DatasetInfo& info, const DataOptions& settings);
 
+/// True if both describe the same samples with the same meaning, in files of any name. False if contents are unknown.
+bool is_same_data(const io::DataDescription& a, const io::DataDescription& b);
+/// The differences between the data of a run at its beginning and now, one phrase each: "its classes are a, b now, and
+/// were a, c".
+std::vector<std::string> changes_of(const io::DataDescription& before, const io::DataDescription& now);
+
 struct ValueRange {
   double least = 0, greatest = 0;
 };

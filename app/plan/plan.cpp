@@ -93,6 +93,7 @@ io::TrainingRecord record_of(const TrainOptions& settings, const Workload& workl
   description.features = workload.features;
   description.targets = workload.targets;
   store_constant(workload.constant, description);
+  description.contents = workload.training->contents();
   record.data_description = io::to_json(description);
   if (const auto& tokens = workload.training->info().tokens) record.vocabulary = io::to_json(*tokens);
   return record;

@@ -18,6 +18,7 @@
 #include <fmt/ranges.h>
 
 #include "app/data/data_contents.hpp"
+#include "app/data/data_match.hpp"
 #include "app/options/choices.hpp"
 #include "app/options/stored_options.hpp"
 #include "app/plan/common_result.hpp"
@@ -25,6 +26,7 @@
 #include "app/report/figures.hpp"
 #include "comm/consensus.hpp"
 #include "io/files/durable_file.hpp"
+#include "io/shards/data_description.hpp"
 
 namespace lockstep::app {
 
@@ -228,6 +230,38 @@ void require_same_meaning(const std::string& source, std::optional<model::LossKi
       source, word_of(std::optional(before.value_or(usual))), word_of(std::optional(now))));
 }
 
+/// Throws std::runtime_error unless the data are those of the checkpoint, in files of any name. Returns a note for
+/// users if the names are others. `path`: --data of the checkpoint.
+std::string require_same_data(const std::string& source, const io::TrainingRecord& record, const fs::path& path,
+                              const Plan& plan) {
+  const io::Dataset& data = *plan.workload.training;
+  // Checkpoints of older versions have fingerprints without the contents of the data.
+  if (record.dataset == plan.record.dataset || record.dataset == fingerprint_without_contents(data)) return "";
+  io::DataDescription before;
+  if (!record.data_description.empty()) before = io::data_description_from_json(record.data_description);
+  const io::DataDescription now = io::data_description_from_json(plan.record.data_description);
+  const std::string here = plan.workload.paths.training.string();
+  if (is_same_data(before, now))
+    return fmt::format("{} has the contents of {}, with which the run began", here, before.source);
+  const bool is_there = path == fs::absolute(plan.settings.data.path).lexically_normal();
+  const std::string changes = fmt::format("{}", fmt::join(changes_of(before, now), "; "));
+  const std::string remedy = [&] {
+    if (!is_there && before.contents.empty() && !now.contents.empty()) {
+      return std::string("The checkpoint knows its files by their names, too: give them the names that they had");
+    }
+    if (!is_there) return fmt::format("Give --data {}", path.string());
+    if (record.program_version == plan.record.program_version) return std::string("Restore the files and their order");
+    return fmt::format(
+        "Restore the files and their order, or go on with lockstep {}, which wrote the checkpoint and may "
+        "number files or classes otherwise",
+        record.program_version);
+  }();
+  throw std::runtime_error(fmt::format(
+      "{} is not the data that the checkpoint in {} was trained on, {} ({}): its place in the epoch means "
+      "nothing there. {}, or start a new run (--initialize-from keeps the weights)",
+      here, source, is_there ? "though it has the same path" : "which was " + path.string(), changes, remedy));
+}
+
 }  // namespace
 
 void check_continues(comm::Communicator& communicator, Console& console, const io::TrainingRecord& record,
@@ -236,7 +270,7 @@ void check_continues(comm::Communicator& communicator, Console& console, const i
   const RunOptions& run = plan.settings.run;
   const std::string source =
       (run.resume.from == Resume::From::file ? run.resume.file : run.folder / "checkpoints").string();
-  std::string warning;
+  std::string note, warning;
   all_succeed_or_usage(communicator, [&] {
     const io::NetworkIdentity &before_now = record.network, &now = wanted.network;
     if (before_now.features != now.features || before_now.outputs != now.outputs) {
@@ -260,14 +294,8 @@ void check_continues(comm::Communicator& communicator, Console& console, const i
           "--resume FILE --new-optimizer-state",
           source, record.optimizer, wanted.optimizer));
     }
-    // Checkpoints of older versions have fingerprints without the contents of the data.
-    if (record.dataset != wanted.dataset && record.dataset != fingerprint_without_contents(*plan.workload.training)) {
-      throw std::runtime_error(
-          fmt::format("{} is not the data that the checkpoint in {} was trained on: its place in the epoch means "
-                      "nothing there. Give the same --data, or start a new run",
-                      plan.workload.paths.training.string(), source));
-    }
     const TrainOptions before = train_options_of(record);
+    note = require_same_data(source, record, before.data.path, plan);
     require_same_meaning(source, before.loss.kind, plan);
     warning = check_resumed_mode(source, before.agree, plan.settings.agree, record.step);
     if (plan.workload.optimizer.average_decay > 0 && before.optimizer.average_decay == 0 && !new_optimizer) {
@@ -283,6 +311,7 @@ void check_continues(comm::Communicator& communicator, Console& console, const i
           source, record.seed, wanted.seed, record.seed));
     }
   });
+  if (!note.empty()) console.info(note);
   if (!warning.empty()) console.warn(warning);
   const std::vector<std::string> changed = changed_options({record.configuration, record.network_text}, plan.settings);
   console.info(

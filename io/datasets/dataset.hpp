@@ -90,6 +90,8 @@ class Dataset {
   virtual const std::vector<std::string>& warnings() const noexcept = 0;
   /// Identifies the data by names, counts, shapes, checksums: equal text, equal data. For the fingerprint.
   virtual std::string fingerprint() const = 0;
+  /// Identifies the delivered numbers and their order in each epoch, whatever the files are called; "": unknown.
+  virtual std::string contents() const { return ""; }
 
   /// Type in which x reaches the model. uint8 stays uint8; float64, and integers of 32 and 64 bits that float32 cannot
   /// hold, become float64; tokens are int32; everything else becomes float32.

@@ -22,6 +22,7 @@ class DatasetView : public Dataset {
   const std::vector<std::string>& warnings() const noexcept override { return data_->warnings(); }
   /// Identifies the stored data.
   std::string fingerprint() const override { return data_->fingerprint(); }
+  std::string contents() const override { return data_->contents(); }
   FileType x_type() const noexcept override { return data_->x_type(); }
   FileType y_type() const noexcept override { return data_->y_type(); }
   std::size_t x_bytes() const noexcept override { return data_->x_bytes(); }

@@ -100,6 +100,7 @@ std::string to_json(const DataDescription& description) {
     text["inputs"].push_back({{"name", input.name}, {"type", name_of(input.type)}, {"shape", input.sample_shape}});
     if (!input.unit.empty()) text["inputs"].back()["unit"] = input.unit;
   }
+  if (!description.contents.empty()) text["contents"] = description.contents;
   if (!description.mask.empty()) text["mask"] = description.mask;
   if (description.ignored_label) text["ignored_label"] = *description.ignored_label;
   if (!description.class_counts.empty()) text["class_counts"] = description.class_counts;
@@ -150,7 +151,8 @@ DataDescription data_description_from_json(std::string_view text) {
         .targets = scale_entry(parsed, "target_scale"),
         .per_image = flag_entry(input, "per_image"),
         .augmentation = text_entry(input, "augmentation"),
-        .source = text_entry(parsed, "source")};
+        .source = text_entry(parsed, "source"),
+        .contents = parsed.contains("contents") ? text_entry(parsed, "contents") : ""};
     if (parsed.contains("inputs")) take_inputs(list_entry(parsed, "inputs"), description);
     if (!description.features.parts.empty() && !description.features.fits(description.x.elements())) {
       throw FileError("feature_scale has other parts than its samples");

@@ -41,6 +41,7 @@ struct DataDescription {
   bool per_image = false;                 ///< true: then standardises each image by its own mean and deviation
   std::string augmentation;               ///< augmentation of training, as --augment takes it
   std::string source;                     ///< source of the samples, for people
+  std::string contents = {};              ///< Dataset::contents(); "": unknown, as of packed data
   std::optional<TableSchema> table = {};  ///< columns of x if it is a table; with windows, columns of a step
   std::int64_t window = 0, horizon = 0;   ///< steps of a window over series, and of its forecast; 0: no windows
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Files of other programs have no checksums, yet a run that goes on needs the numbers that it began with. The names of
-# enumerations are names of classes, numbers in names of files count as numbers, and bytes of 0 and 1 are no shades.
+# Files of other programs have no checksums, yet a run that goes on needs the numbers that it began with, whatever their
+# file is called. The names of enumerations are names of classes, numbers in names of files count as numbers, bytes of 0
+# and 1 are no shades, and a unit is compared with that of the training data.
 # label: more
 # seconds: 120
 . "$(dirname "$0")/harness.sh"
@@ -27,6 +28,7 @@ write("texts", y=np.array([b"ant", b"bee", b"cow"])[y])
 write("members", y=y, kind=members(ant=0, bee=1, cow=2))
 write("turned", y=(y + 1) % 3, kind=members(cow=0, ant=1, bee=2))
 write("no_member", y=np.where(np.arange(300) == 7, 5, y), kind=members(ant=0, bee=1, cow=2))
+write("no_names", y=y)
 write("booleans", y=y > 0)
 write("bits", (x > 0).astype("u1"))
 write("shades", (40 * np.abs(x)).astype("u1"))
@@ -72,6 +74,19 @@ begin_with large.h5; go_on_with other_large.h5 1
 expect_error 1 "$changed"
 begin_with large.h5; go_on_with large.h5 2
 expect_status 0
+check "what a run says of changed data, and what to do"
+begin_with good.h5; go_on_with other_x.h5 1
+expect_error 1 "$changed, though it has the same path \(its numbers are others now, or in another order\).* Restore the files and their order"
+cp other_x.h5 elsewhere.h5
+fails 1 "elsewhere.h5 is not the data .*, which was .*data.h5 .* Give --data .*data.h5, or start a new run" \
+  train --resume --run runs/r --steps 6 --data elsewhere.h5
+begin_with members.h5; go_on_with no_names.h5 1
+expect_error 1 "$changed, though .*its classes are 3 without names now, and were ant, bee, cow"
+check "a file that was moved and renamed"
+begin_with good.h5
+mkdir moved; mv data.h5 moved/renamed.h5
+succeeds -n 2 train --resume --run runs/r --steps 6 --data moved/renamed.h5
+expect_out 'continuing after step 4'; expect_out 'moved/renamed.h5 has the contents of data.h5, with which the run began'
 check "other numbers in the training part alone"
 begin_with good.h5 --validation 0.2; go_on_with other_x.h5 1
 expect_error 1 "$changed"

@@ -26,13 +26,14 @@ class Rows final : public io::Dataset {
   std::set<std::int64_t> other_x = {}, other_y = {}, other_weights = {};
   bool weighted = false;
   std::int64_t multiple = 1;
+  std::string name = "these";
   mutable std::set<std::int64_t> seen = {};
 
   void set_checksum() { shards_[0].checksum_x = "ab"; }
   const io::DatasetInfo& info() const noexcept override { return info_; }
   const std::vector<io::ShardInfo>& shards() const noexcept override { return shards_; }
   const std::vector<std::string>& warnings() const noexcept override { return warnings_; }
-  std::string fingerprint() const override { return "these"; }
+  std::string fingerprint() const override { return name; }
   io::FileType x_type() const noexcept override { return io::FileType::float32; }
   std::size_t x_bytes() const noexcept override { return info_.x.bytes(); }
   std::size_t y_bytes() const noexcept override { return sizeof(std::int32_t); }
@@ -114,6 +115,23 @@ TEST(DataContentsTest, ReadFewChunksThatAreLarge) {
   Rows volumes(20, 6'000'000);
   contents(volumes);
   EXPECT_EQ(volumes.seen.size(), std::size_t{4});
+}
+
+TEST(DataContentsTest, AreThoseOfFilesOfAnyNameInOneOrder) {
+  comm::SerialCommunicator alone;
+  const auto contents_of = [&](const Rows& rows) {
+    return with_contents(alone, std::make_unique<Rows>(rows))->contents();
+  };
+  Rows data(10, 3);
+  const std::string before = contents_of(data);
+  EXPECT_NE(before, "");
+  data.name = "those";
+  EXPECT_EQ(contents_of(data), before);
+  data.multiple = 5;
+  EXPECT_NE(contents_of(data), before) << "the order of the samples depends on the blocks";
+  data.multiple = 1;
+  data.other_x.insert(4);
+  EXPECT_NE(contents_of(data), before);
 }
 
 TEST(DataContentsTest, CanBeLeftOutOfTheFingerprint) {

@@ -164,6 +164,28 @@ TEST(CompareUnitsTest, CompareEachOfSeveralInputsAndTargets) {
                           HasSubstr("new: mass is in g, and the network was trained on kg")));
 }
 
+TEST(SameDataTest, IsThatOfEqualContentsWithEqualMeaning) {
+  io::DataDescription before = trained_on(float32, 0, 1);
+  before.class_names = {"a", "b"};
+  before.classes = 2;
+  before.source = "one.h5";
+  EXPECT_FALSE(is_same_data(before, before)) << "nothing is known of the contents";
+  before.contents = "1";
+  io::DataDescription now = before;
+  now.source = "other.h5";
+  now.scale = 2;
+  EXPECT_TRUE(is_same_data(before, now));
+  now.contents = "2";
+  EXPECT_FALSE(is_same_data(before, now));
+  EXPECT_THAT(changes_of(before, now), ElementsAre("its numbers are others now, or in another order"));
+  now.contents = "1";
+  now.class_names = {"b", "a"};
+  EXPECT_FALSE(is_same_data(before, now));
+  EXPECT_THAT(changes_of(before, now), ElementsAre("its classes are b, a now, and were a, b"));
+  before.class_names.clear();
+  EXPECT_THAT(changes_of(before, now), ElementsAre("its classes are b, a now, and were 2 without names"));
+}
+
 TEST(SameSamplesTest, AnotherOrderOfExtentsIsRefusedAndAFlatOneIsNot) {
   io::DataDescription before = trained_on(uint8, 0, 255);
   before.x.sample_shape = {32, 32, 3};

@@ -32,7 +32,8 @@ DataDescription sample_description() {
           .shift = -0.1,
           .per_image = true,
           .augmentation = "flip,crop=24",
-          .source = "idx train-images"};
+          .source = "idx train-images",
+          .contents = "00ff 7"};
 }
 
 TEST(DataDescriptionTest, ComesBackAsItWasToTheLastDigit) {
