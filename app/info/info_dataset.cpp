@@ -156,7 +156,7 @@ Values look_at_values(const io::ShardedDataset& dataset) {
 std::string storage_of(const io::StoredField& stored) {
   if (stored.offset) return "contiguous";
   if (!stored.in_this_file) return "in other files, read through the HDF5 library";
-  if (stored.text) return "texts";
+  if (stored.text) return stored.members ? "members of an enumeration, which are names of classes" : "texts";
   return fmt::format("{}{}",
                      stored.chunk.empty() ? std::string("read through the HDF5 library")
                                           : fmt::format("chunks of [{}]", fmt::join(stored.chunk, ", ")),

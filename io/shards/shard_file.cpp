@@ -352,6 +352,7 @@ StoredField ShardFile::describe(const Hdf5File& file, const std::string& role, c
   stored.field = {name, layout.type, {layout.shape.begin() + 1, layout.shape.end()}};
   stored.count = layout.shape[0];
   stored.text = names_classes;
+  stored.members = names_classes && layout.named;
   if (names_classes) {
     stored.field.type = FileType::int32;
     stored.chunk = layout.chunk;

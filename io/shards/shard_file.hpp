@@ -33,6 +33,7 @@ struct StoredField {
   bool native_order = true;
   bool in_this_file = true;    ///< false: behind an external link, or in virtual or external storage
   bool text = false;           ///< names of classes; the numbers are those of the names, and field.type is int32
+  bool members = false;        ///< these names are members of an enumeration
   StoredMeaning meaning = {};  ///< for other programs' files; field.type is then meaning.numbers
   std::string checksum;        ///< hex; "": the file has none
 

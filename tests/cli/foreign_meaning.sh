@@ -119,6 +119,8 @@ done
 check "a number that no member has"
 run train --data no_member.h5 "${train[@]}" --steps 1 --run runs/no
 expect_error 1 'no_member.h5: sample 7 of y is no member of its enumeration \(ant, bee, cow\)'
+succeeds info members.h5; expect_out 'y +data set y, members of an enumeration'
+succeeds info texts.h5; expect_out 'y +data set y, texts$'
 check "booleans are two classes without names"
 run train --data booleans.h5 "${train[@]}" --steps 1 --run runs/booleans
 expect_status 0; expect_out '2 classes'
