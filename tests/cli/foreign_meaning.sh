@@ -3,7 +3,7 @@
 # file is called. The names of enumerations are names of classes, numbers in names of files count as numbers, bytes of 0
 # and 1 are no shades, and a unit is compared with that of the training data.
 # label: more
-# seconds: 120
+# seconds: 180
 . "$(dirname "$0")/harness.sh"
 python3 - <<'END' || exit 1
 import h5py, os
