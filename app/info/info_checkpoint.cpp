@@ -52,7 +52,9 @@ std::string own_metric(const io::TrainingRecord& record) {
   constexpr auto kUsual = Task::metric_keys();
   std::vector<std::string> keys(kUsual.begin(), kUsual.end());
   try {
-    keys.insert(keys.begin(), key_of(train_options_of(record).validation.best_by));
+    const BestBy by = train_options_of(record).validation.best_by;
+    keys.insert(keys.begin(), key_of(by));
+    if (by == BestBy::accuracy) keys.insert(keys.begin(), "class_accuracy");  // recorded beside errors of numbers
   } catch (const UsageError&) {  // written by another version of the program: no metric is known
   }
   for (const std::string& key : keys) {

@@ -52,7 +52,6 @@ bool is_in(const std::vector<io::MetricRecord>& records, std::string_view key) {
 std::string metric_in(const std::vector<io::MetricRecord>& records, BestBy by) {
   if (by == BestBy::accuracy && is_in(records, "class_accuracy")) return "class_accuracy";
   if (by != BestBy::usual) return key_of(by);
-  if (const char* const of_masks = key_of(BestBy::mean_iou); is_in(records, of_masks)) return of_masks;
   for (const char* key : Task::metric_keys()) {
     if (is_in(records, key)) return key;
   }
@@ -196,7 +195,7 @@ std::vector<ChartPoint> curve_of(const RunHistory& run, std::string_view kind, s
 
 RunSummary summary_of(const RunHistory& run) {
   RunSummary summary;
-  double samples = 0, best_loss = std::numeric_limits<double>::infinity();
+  double samples = 0, steps_made = 0, from_step = 0, best_loss = std::numeric_limits<double>::infinity();
   for (const io::MetricRecord& record : run.records) {
     const std::string kind = string_of(record, "kind");
     const auto number = [&](std::string_view key) { return number_of(record, key).value_or(0); };
@@ -213,6 +212,8 @@ RunSummary summary_of(const RunHistory& run) {
       const std::optional<double> tokens = number_of(record, "tokens_per_second");
       summary.tokens = tokens.has_value();
       samples += total * tokens.value_or(number("samples_per_second"));
+      steps_made += number("step") - from_step;
+      from_step = number("step");
       summary.state.clear();
     } else if (kind == "validation") {
       summary.validation_loss = number_of(record, "loss");
@@ -235,12 +236,16 @@ RunSummary summary_of(const RunHistory& run) {
       summary.checkpoint_seconds += number("stall_seconds");
     } else if (kind == "start") {
       ++summary.starts;
+      from_step = number("step");
       summary.state.clear();
     } else if (kind == "end") {
       summary.state = string_of(record, "how");
     }
   }
-  if (summary.split.total > 0) summary.rate = samples / summary.split.total;
+  if (summary.split.total > 0) {
+    summary.rate = samples / summary.split.total;
+    summary.steps_per_second = steps_made / summary.split.total;
+  }
   return summary;
 }
 

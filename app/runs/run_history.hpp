@@ -68,7 +68,8 @@ struct RunSummary {
   std::optional<double> validation_loss, validation_metric;  ///< results of the last validation
   std::optional<double> best;                                ///< best metric of all validations
   std::int64_t best_step = 0;
-  double rate = 0;  ///< samples (or tokens) per second, over all steps
+  double rate = 0;              ///< samples (or tokens) per second, over all steps
+  double steps_per_second = 0;  ///< without the steps of another run that this one went on from
   bool tokens = false;
   TimeSplit split;  ///< times of all steps
   double validation_seconds = 0, checkpoint_seconds = 0;

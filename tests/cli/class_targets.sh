@@ -97,6 +97,10 @@ expect_same <(metric runs/best1 validation class_accuracy) <(metric runs/best5 v
 best=$(metric runs/best1 validation class_accuracy | awk '$2 >= best { best = $2; step = $1 } END { print step }')
 succeeds eval runs/best1
 expect_out "step $best, the best of its run"
+succeeds report runs/best1 runs/best3
+expect_out '^ +run +class accuracy .*at step'; expect_out "^1[.] +runs/best1 .* $best "
+succeeds info runs/best1/checkpoints/best
+expect_out 'validation +class_accuracy 0[.]'
 fails 2 "--best-by accuracy is no metric of numbers to predict" \
   train train.h5 --x x --y mass --model linear "${plain[@]}" --best-by accuracy --validation 0.2 --run runs/no
 

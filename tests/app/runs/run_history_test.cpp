@@ -88,6 +88,10 @@ TEST_F(RunsTest, AFolderTellsWhatARunHasComeTo) {
   EXPECT_EQ(summary.starts, 1);
   EXPECT_DOUBLE_EQ(summary.split.total, 4);
   EXPECT_DOUBLE_EQ(summary.rate, 100);
+  EXPECT_DOUBLE_EQ(summary.steps_per_second, 5);
+  RunHistory of_another = run;
+  of_another.records[0] = {{"kind", "start"}, {"step", std::int64_t{4}}};  // steps 1 to 4 are in no record
+  EXPECT_DOUBLE_EQ(summary_of(of_another).steps_per_second, 4);
   EXPECT_DOUBLE_EQ(summary.validation_seconds, 1);
   EXPECT_THROW(read_run(folder_, "none"), io::FileError);
 }
@@ -120,11 +124,10 @@ TEST_F(RunsTest, AreRankedByTheMetricOfTheirValidations) {
   };
   for (const Case& one :
        {Case{usual, "accuracy", "accuracy", true}, Case{usual, "perplexity", "perplexity", false},
-        Case{usual, "mean_iou", "accuracy", true}, Case{mean_iou, "mean_iou", "accuracy", true},
-        Case{accuracy, "accuracy", "accuracy", true}, Case{accuracy, "class_accuracy", "mean_absolute_error", true},
-        Case{loss, "loss", "accuracy", false}, Case{f1, "f1", "label_accuracy", true},
-        Case{f1_macro, "f1_macro", "label_accuracy", true}, Case{roc_auc, "roc_auc", "accuracy", true},
-        Case{balanced_accuracy, "balanced_accuracy", "accuracy", true},
+        Case{mean_iou, "mean_iou", "accuracy", true}, Case{accuracy, "accuracy", "accuracy", true},
+        Case{accuracy, "class_accuracy", "mean_absolute_error", true}, Case{loss, "loss", "accuracy", false},
+        Case{f1, "f1", "label_accuracy", true}, Case{f1_macro, "f1_macro", "label_accuracy", true},
+        Case{roc_auc, "roc_auc", "accuracy", true}, Case{balanced_accuracy, "balanced_accuracy", "accuracy", true},
         Case{mean_absolute_error, "mean_absolute_error", "mean_absolute_error", false}}) {
     for (const char* name : {"1", "2"}) {
       fs::create_directories(folder_ / name);
