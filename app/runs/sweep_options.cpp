@@ -94,7 +94,9 @@ SweepOptions parse_sweep(const std::vector<std::string>& arguments) {
   own.require("settings", "name a file with a line of options for each training");
   own.require("run", "name a folder for the runs");
   options.run = train.run.folder;
-  options.launch = words_in(launch);
+  std::error_code none;
+  const bool is_program = std::filesystem::is_regular_file(launch, none);  // its path may contain blanks
+  options.launch = is_program ? std::vector{launch} : words_in(launch);
   for (const std::string& text : lines_of_settings(options.settings)) {
     SweepSetting& setting = options.lines.emplace_back();
     setting.line = text;

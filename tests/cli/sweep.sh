@@ -109,6 +109,12 @@ for again in 1 2; do
 done
 expect grep -q '"line":"--hidden 4 --data data-\\\\xFFé"' $'runs/\xfe/sweep/rung-1-setting-1.json'
 
+check "a launcher with a blank in its path"
+mkdir "a b"
+script "a b/launch" ': >launched; exec "$@"'
+run sweep one.txt --data data --batch 20 --steps 4 --run runs/blank --launch "$work/a b/launch"
+expect_status 0; expect test -e launched
+
 check "a launcher that waits for ranks that have ended is ended"
 make_stuck_launcher stuck
 run sweep one.txt --data data --batch 20 --steps 4 --run runs/stuck --launch "$work/stuck"
