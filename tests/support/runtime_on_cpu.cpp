@@ -81,6 +81,7 @@ struct CUstream_st {
   VectorClock clock = {};
   Capture* capture = nullptr;
   std::set<std::size_t> heads = {};  ///< nodes of the capture that precede the next one
+  std::thread::id claimed_by = {};
 };
 struct CUevent_st {
   bool is_timed = false;
@@ -128,9 +129,10 @@ struct RuntimeState {
   std::vector<OperationPtr> ready, lasting;  ///< lasting: other threads must still finish them
   std::mt19937_64 random;
   double eagerness = 0.3;
-  bool ignores_events = false, tells_faults = false;
+  bool ignores_events = false, tells_faults = false, forbids_waits_for_others = false;
+  cudaError_t answer_to_queries = cudaSuccess;
   std::int64_t waits = 0, ignored_wait = -1;
-  std::size_t longest_chain = 0;
+  std::size_t longest_chain = 0, times_read = 0;
   std::set<CUstream_st*> streams;
   std::vector<std::uint64_t> ticks;  ///< per stream: number of its operations
   std::set<std::size_t> free_numbers;
@@ -193,21 +195,32 @@ void run_one() {
     finish(*operation);
   }
 }
-/// Runs the next operation, or polls operations that other threads finish. Returns false if there is neither.
-bool go_on() {
-  std::erase_if(runtime().lasting, [](const OperationPtr& operation) {
+enum class Progress { none, waits_for_others, made };
+/// Runs the next operation, or polls operations that other threads finish.
+Progress go_on() {
+  const std::size_t finished = std::erase_if(runtime().lasting, [](const OperationPtr& operation) {
     if (!operation->is_over()) return false;
     finish(*operation);
     return true;
   });
-  if (!runtime().ready.empty()) return run_one(), true;
-  return !runtime().lasting.empty();
+  if (!runtime().ready.empty()) return run_one(), Progress::made;
+  if (finished > 0) return Progress::made;
+  return runtime().lasting.empty() ? Progress::none : Progress::waits_for_others;
+}
+/// The same for a caller that waits for the result. Returns false if there is nothing to wait for.
+bool wait_on() {
+  const Progress progress = go_on();
+  if (progress == Progress::waits_for_others && runtime().forbids_waits_for_others) {
+    report_fault("the host waits without a deadline for work that others must still finish");
+    return false;
+  }
+  return progress != Progress::none;
 }
 void run_until_done(const OperationPtr& operation) {
-  while (operation && !operation->done && go_on()) continue;
+  while (operation && !operation->done && wait_on()) continue;
 }
 void run_all() {
-  while (go_on()) continue;
+  while (wait_on()) continue;
 }
 
 OperationPtr submit(std::function<void()> work, const std::vector<OperationPtr>& after,
@@ -302,6 +315,12 @@ void forget_promises(const void* to, std::size_t bytes) {
 }
 
 // ---- streams ----
+
+/// Reports a call on a stream to which a library's thread must still enqueue earlier calls.
+void expect_unclaimed(const CUstream_st& stream, const char* name) {
+  if (stream.claimed_by == std::thread::id() || stream.claimed_by == std::this_thread::get_id()) return;
+  report_fault(fmt::format("{} is on a stream that a library's thread still enqueues to", name));
+}
 
 /// The error of calls that a thread may not make while it captures.
 cudaError_t unless_capturing() {
@@ -431,6 +450,7 @@ cudaError_t enqueue_on_cpu(cudaStream_t stream, const char* name, std::vector<Me
     report_fault(fmt::format("{} goes {} bytes far from where fewer are left of the memory", name, access.bytes));
     return noted(cudaErrorInvalidValue);
   }
+  expect_unclaimed(*stream, name);
   return enqueue_node(
       *stream, {.name = name, .accesses = std::move(accesses), .work = std::move(work), .is_over = std::move(is_over)});
 }
@@ -448,6 +468,17 @@ std::int64_t ignore_wait(std::int64_t number) {
   runtime().ignored_wait = number;
   return std::exchange(runtime().waits, 0);
 }
+
+void answer_queries(cudaError_t error) { runtime().answer_to_queries = error; }
+
+void forbid_waits_for_others() { runtime().forbids_waits_for_others = true; }
+
+void claim_stream(cudaStream_t stream, std::thread::id thread) {
+  const Turn turn;
+  stream->claimed_by = thread;
+}
+
+std::size_t times_read() { return runtime().times_read; }
 
 std::size_t longest_chain() { return runtime().longest_chain; }
 
@@ -493,6 +524,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorStreamCaptureIsolation";
     case cudaErrorMemoryAllocation:
       return "cudaErrorMemoryAllocation";
+    case cudaErrorIllegalAddress:
+      return "cudaErrorIllegalAddress";
     default:
       return "an error";
   }
@@ -594,8 +627,10 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   const Turn turn;
   return *least = 0, *greatest = -5, cudaSuccess;
 }
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
   const Turn turn;
+  if (flags != cudaStreamNonBlocking || priority != -5)
+    report_fault("an urgent stream has a low priority, or may block");
   return cudaStreamCreateWithFlags(stream, flags);
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode*) { return cudaSuccess; }
@@ -616,6 +651,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const Turn turn;
+  expect_unclaimed(*stream, "a wait");
   if (runtime().ignores_events || runtime().waits++ == runtime().ignored_wait) return cudaSuccess;
   if (runtime().capture && event->capture == runtime().capture->number) {
     stream->capture = runtime().capture.get();
@@ -643,6 +679,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
   const Turn turn;
+  expect_unclaimed(*stream, "an event");
   if (flags == cudaEventRecordExternal) {
     if (stream->capture == nullptr) return noted(cudaErrorIllegalState);
     return capture_node(*stream,
@@ -665,6 +702,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   const Turn turn;
   if (const cudaError_t error = unless_capturing(); error != cudaSuccess) return error;
   if (event->capture != 0) return noted(cudaErrorCapturedEvent);
+  if (runtime().answer_to_queries != cudaSuccess) return noted(runtime().answer_to_queries);
   go_on();  // polling lets time pass
   if (event->recorded && !event->recorded->done) return noted(cudaErrorNotReady);
   host_waited_for(event->clock);
@@ -681,6 +719,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEvent_t end) {
   const Turn turn;
+  ++runtime().times_read;
   for (const CUevent_st* const event : {begin, end}) {
     if (!event->is_timed || !event->recorded || event->capture != 0) return noted(cudaErrorInvalidResourceHandle);
     if (!event->recorded->done) return noted(cudaErrorNotReady);

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <cuda_runtime_api.h>
@@ -46,6 +47,15 @@ void ignore_events(bool ignore);
 /// Injects one fault: leaves out wait `number` (from 0) of the streams' waits for events from now on; -1: none. Returns
 /// the number of waits since the last call.
 std::int64_t ignore_wait(std::int64_t number);
+/// Plants a fault: queries of events give this error from now on: cudaErrorNotReady for a device that stands still.
+void answer_queries(cudaError_t error);
+/// From now on it is a fault if the host waits, without a query, for work that others finish: no deadline ends that.
+void forbid_waits_for_others();
+/// `stream` belongs to that thread of a library, which enqueues to it: another thread's calls come too early. The
+/// default is no thread.
+void claim_stream(cudaStream_t stream, std::thread::id thread);
+/// Number of calls of cudaEventElapsedTime so far.
+std::size_t times_read();
 /// Longest chain of dependent operations in the last graph.
 std::size_t longest_chain();
 /// From now on, prints faults to stderr when they are found: for programs that may end before they query them.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # nccl.sh LAUNCH [WORKER PRETENDER]: NCCL starts over MPI. Without a GPU every rank refuses soon, with the same message,
 # which names ranks and device; with one it starts. Without a worker (built without CUDA) the test shows nothing.
-launch=$1 worker=${2:-} pretender=${3:-}
+launch=$1 worker=${2:-} reduction_worker=${3:-}
 [ -n "$worker" ] || { echo "not run: this build is without CUDA and NCCL"; exit 77; }
 output=$(mktemp) || exit 1
 trap 'rm -f "$output"' EXIT
@@ -20,6 +20,7 @@ run() {
   OMPI_MCA_odls_base_sigkill_timeout=$patience timeout -k 1 100 "$launch" "$ranks" "$worker" "$@" >"$output" 2>&1
   code=$?
   [ $((SECONDS - begin)) -lt 60 ] || fail "it took $((SECONDS - begin)) s"
+  ! grep -q 'found on the stand-ins' "$output" || [ "$2" = records-too-early ] || fail "a fault"
   echo "$case: exit $code"
 }
 # all TEXT: every rank prints it.
@@ -71,8 +72,8 @@ NCCL_DEBUG=INFO NCCL_DEBUG_FILE=$own run 2 automatic log
 [ $code != 0 ] || fail "somebody listened although the log is the user's"
 rm -f "$own"
 
-# The rest runs on a pretended GPU: a CUDA runtime and a NCCL that only pretend, and can be made to fail.
-worker=$pretender
+# The rest runs on the stand-ins for CUDA and NCCL, which can be made to fail.
+worker=$reduction_worker
 for transport in automatic ring; do
   for n in 2 3; do
     for conduct in sums tree graph steps shards bf16; do
@@ -84,7 +85,7 @@ for transport in automatic ring; do
 
   run 3 $transport init-fails
   [ $code = 3 ] || fail "exit $code"
-  all "refused: rank 1: host .*, Pretender 1: NCCL: pretended NCCL error: with details; NCCL's last warnings: Call to ibv_create_qp failed; pretended_init\.cc:34 -> 3$"
+  all "refused: rank 1: host .*, Pretender 1: NCCL: an error of NCCL on the CPU: with details; NCCL's last warnings: Call to ibv_create_qp failed; init_on_cpu\.cc:34 -> 3$"
   run 3 $transport first-sum-wrong
   [ $code = 3 ] || fail "exit $code"
   all "refused: ranks 0-2: host .*, Pretender 1: NCCL's first sum is 6001 instead of 6000"
@@ -102,8 +103,8 @@ for transport in automatic ring; do
     HYDRA*) ;; # ends the other ranks before they can report
     *) ends dies "waits in step 7: backward for sums over NCCL\. rank 1 \(host .*, pid [0-9]+\) has died;" ;;
   esac
-  ends nccl-fails "fails in step 7: backward: NCCL: pretended NCCL error: with details; NCCL's last warnings: Got completion with error 12; pretended_init\.cc:34 -> 3\. Ending the job\."
-  ends device-fails "fails in step 7: backward: an operation on the device failed: a pretended error \(cudaErrorIllegalAddress\)"
+  ends nccl-fails "fails in step 7: backward: NCCL: an error of NCCL on the CPU: with details; NCCL's last warnings: Got completion with error 12; init_on_cpu\.cc:34 -> 3\. Ending the job\."
+  ends device-fails "fails in step 7: backward: an operation on the device failed: .* \(cudaErrorIllegalAddress\)"
 
   run 3 $transport is-busy  # longer than the deadline, but it has reported so
   [ $code = 0 ] || fail "exit $code"
@@ -116,6 +117,6 @@ run 1 automatic device-stands-still
 run 2 automatic chatter
 [ $code = 0 ] || fail "exit $code"
 run 2 automatic records-too-early
-[ $code = 99 ] && grep -q "an event in a stream that NCCL's thread still records to" "$output" || fail "exit $code"
+[ $code = 99 ] && grep -q "found on the stand-ins: an event is on a stream that a library's thread still enqueues to" "$output" || fail "exit $code"
 
 [ $failures -eq 0 ] || { echo "$failures checks failed"; exit 1; }

@@ -1,13 +1,14 @@
 /// \file
-/// The device communicator on a pretended GPU, for nccl.sh: reduction_worker TRANSPORT CONDUCT. Deadlines are 4 s. Exit
-/// 0: all is as expected; 3: refused at the start with the same message on all ranks; otherwise it ends as lockstep
-/// does.
+/// The device communicator on a GPU and an NCCL that are stand-ins, for nccl.sh: reduction_worker TRANSPORT CONDUCT.
+/// Deadlines are 4 s. Exit 0: all is as expected; 3: refused at the start with the same message on all ranks; otherwise
+/// it ends as lockstep does.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <memory>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -28,15 +29,25 @@
 #include "comm/messages.hpp"
 #include "comm/nccl/device_handles.hpp"
 #include "comm/nccl/nccl_handle.hpp"
-#include "mpi/nccl/pretended_gpu.hpp"
+#include "mpi/nccl/nccl_on_cpu.hpp"
+#include "support/runtime_on_cpu.hpp"
 
 namespace {
 
 using namespace lockstep::comm;
+namespace test = lockstep::test;
 
 void require(bool condition, const std::string& what) {
   if (!condition) throw std::runtime_error("not so: " + what);
 }
+
+void require(cudaError_t error) { require(error == cudaSuccess, cuda_text(error)); }
+
+void begin_capture(cudaStream_t stream) { require(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal)); }
+
+struct DestroyGraph {
+  void operator()(CUgraphExec_st* graph) const noexcept { cudaGraphExecDestroy(graph); }
+};
 
 class Job {
  public:
@@ -47,7 +58,8 @@ class Job {
                                                 .device = 0,
                                                 .device_name = "Pretender 1",
                                                 .wire = wire,
-                                                .deadline_seconds = 4,
+                                                // Rounding 64 MiB takes long beside other tests.
+                                                .deadline_seconds = wire == WireFormat::bf16 ? 60.0 : 4.0,
                                                 .ring = ring,
                                                 .processors = 4})) {
     for (std::size_t i = 0; i < floats_.size(); ++i) floats_[i] = static_cast<float>(i % 1000);
@@ -91,7 +103,7 @@ class Job {
     communicator_->all_reduce(std::span(static_cast<float*>(memory->allocate(1000, 256)), 250));
     communicator_->wait();
     require(communicator_->exposed_seconds() >= 0 && communicator_->exposed_seconds() < 1, "exposed time");
-    require(pretended::aborts() == 0, "no abort");
+    require(test::nccl_aborts() == 0, "no abort");
   }
 
   /// This rank's part of floats_: equal parts in whole cache lines, but for the last rank's.
@@ -136,18 +148,18 @@ class Job {
     }
     // Recorded and replayed.
     floats_.assign(1000, 1.0f);
-    pretended::begin_capture(stream_);
+    begin_capture(stream_);
     halves();
     communicator_->all_gather(std::span(floats_));
     communicator_->join();
-    pretended::end_capture(stream_);
+    end_capture();
     for (int i = 0; i < 2; ++i) {
-      pretended::replay(stream_);
+      replay();
       wait(2 + i);
       const double expected = i == 0 ? ranks : ranks * ranks;
       for (const float value : floats_) require(value == expected, fmt::format("replay {}: {}", i, value));
     }
-    require(pretended::aborts() == 0, "no abort");
+    require(test::nccl_aborts() == 0, "no abort");
   }
 
   /// Sums larger than the staging buffer, with elements and sums that bfloat16 holds or rounds.
@@ -155,14 +167,14 @@ class Job {
     require(communicator_->wire_format() == WireFormat::bf16, "the wire format");
     const auto ranks = static_cast<float>(host_.size());
     const std::size_t most = kDeviceStagingBytes / sizeof(std::uint16_t);
-    std::vector<float> values(most + 1001);
+    large_.resize(most + 1001);
     const auto value = [](std::size_t i) { return i % 2 == 0 ? static_cast<float>(i % 64) : 257.0f; };  // 257: to 256
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = value(i);
-    communicator_->all_reduce(values);
+    for (std::size_t i = 0; i < large_.size(); ++i) large_[i] = value(i);
+    communicator_->all_reduce(std::span(large_));
     wait(0);
-    for (const std::size_t i : {std::size_t{0}, std::size_t{1}, std::size_t{63}, most - 1, most, values.size() - 1}) {
+    for (const std::size_t i : {std::size_t{0}, std::size_t{1}, std::size_t{63}, most - 1, most, large_.size() - 1}) {
       const float expected = (i % 2 == 0 ? value(i) : 256.0f) * ranks;
-      require(values[i] == expected, fmt::format("value {} is {}", i, values[i]));
+      require(large_[i] == expected, fmt::format("value {} is {}", i, large_[i]));
     }
     communicator_->all_reduce(std::span(doubles_));
     halves();
@@ -170,21 +182,21 @@ class Job {
     check_own(ranks);  // halves of sums travel unchanged
     for (const double sum : doubles_) require(sum == 0.5 * ranks, "doubles travel as they are");
     floats_.assign(1000, 257.0f);
-    pretended::begin_capture(stream_);
+    begin_capture(stream_);
     communicator_->all_reduce(std::span(floats_));
     communicator_->join();
-    pretended::end_capture(stream_);
+    end_capture();
     require(floats_[0] == 257.0f, "recorded, not run");
-    pretended::replay(stream_);
+    replay();
     wait(2);
     for (const float sum : floats_) require(sum == 256.0f * ranks, fmt::format("replayed sum {}", sum));
-    require(pretended::aborts() == 0, "no abort");
+    require(test::nccl_aborts() == 0, "no abort");
   }
 
   /// A log that NCCL writes all the time needs no growing memory.
   void chatter() {
     for (int i = 0; i < 8; ++i) {
-      pretended::chatter(10'000);
+      test::chatter(10'000);
       sum();
       wait(i);
     }
@@ -207,9 +219,9 @@ class Job {
     const double ranks = host_.size();
     sum();
     wait(0);
-    pretended::begin_capture(stream_);
+    begin_capture(stream_);
     sum();
-    pretended::end_capture(stream_);
+    end_capture();
     check(ranks);  // recorded, not run
     const double before = communicator_->exposed_seconds();
     wait(1);
@@ -217,7 +229,7 @@ class Job {
     double times = ranks;
     for (int i = 0; i < 3; ++i) {
       const double exposed = communicator_->exposed_seconds();
-      pretended::replay(stream_);
+      replay();
       wait(2 + i);
       times *= ranks;
       check(times);
@@ -257,29 +269,29 @@ class Job {
     wait(3);
   }
 
-  /// An event behind a sum that NCCL has not yet recorded would not wait for it: the pretender ends the program.
-  static void records_too_early(Communicator& host) {
+  /// An event behind a sum that NCCL has not yet recorded would not wait for it: the stand-in finds that.
+  [[noreturn]] static void records_too_early(Communicator& host) {
     const NcclId id = make_nccl_id(host);
     NcclHandle nccl(id, host.rank(), host.size(), 4);
     while (!nccl.ready()) continue;
-    void* const stream = pretended::make_stream();
+    const DeviceStream stream = make_urgent_stream();
     const DeviceEvent done = make_event(cudaEventDisableTiming);
     std::vector<float> values(10, 1.0f);
-    pretended::begin_capture(stream);
-    nccl.start_sum(values.data(), values.size(), NcclHandle::Element::float32, stream);
-    cudaEventRecord(done.get(), static_cast<cudaStream_t>(stream));
-    throw std::runtime_error("the pretender let it pass");
+    begin_capture(stream.get());
+    nccl.start_sum(values.data(), values.size(), NcclHandle::Element::float32, stream.get());
+    cudaEventRecord(done.get(), stream.get());
+    std::_Exit(test::take_stream_faults().empty() ? 0 : 99);
   }
 
   /// After the first 7 steps the communicator reads the times of one step in 7, which stand for the others.
   void sampled() {
     for (int i = 0; i < 9; ++i) wait(10 + i);  // after 6 others: only the last is read, and takes no time
     const auto step = [&](std::int64_t number) {
-      const std::size_t read = pretended::times_read();
+      const std::size_t read = test::times_read();
       const double before = communicator_->exposed_seconds();
       sum();
       wait(number);
-      return std::pair(pretended::times_read() > read, communicator_->exposed_seconds() - before);
+      return std::pair(test::times_read() > read, communicator_->exposed_seconds() - before);
     };
     const auto [first_read, first] = step(19);
     require(!first_read && first == 0, "a step between counts as the last that was read");
@@ -296,9 +308,21 @@ class Job {
 
  private:
   Communicator& host_;
-  const std::unique_ptr<void, void (*)(void*)> owned_{pretended::make_stream(), pretended::destroy_stream};
-  void* const stream_ = owned_.get();
-  std::vector<float> floats_ = std::vector<float>(10'000);
+  void end_capture() {
+    cudaGraph_t graph = nullptr;
+    require(cudaStreamEndCapture(stream_, &graph));
+    cudaGraphExec_t executable = nullptr;
+    require(cudaGraphInstantiate(&executable, graph, 0));
+    graph_.reset(executable);
+    require(cudaGraphDestroy(graph));
+  }
+  void replay() { require(cudaGraphLaunch(graph_.get(), stream_)); }
+
+  const DeviceStream owned_ = make_urgent_stream();
+  const cudaStream_t stream_ = owned_.get();
+  std::unique_ptr<CUgraphExec_st, DestroyGraph> graph_;
+  // Longer-lived than the communicator, whose end runs what is still enqueued.
+  std::vector<float> floats_ = std::vector<float>(10'000), large_;
   std::vector<double> doubles_ = std::vector<double>(9, 0.5);
   std::unique_ptr<Communicator> communicator_;
 };
@@ -306,12 +330,12 @@ class Job {
 void work(MpiSession& session, Communicator& host, const std::string& conduct) {
   const bool second = session.rank() == 1;
   if (second && conduct == "init-fails") {
-    pretended::faults().init_fails = true;
-    pretended::faults().warning = "Call to ibv_create_qp failed";
+    test::nccl_faults().init_fails = true;
+    test::nccl_faults().warning = "Call to ibv_create_qp failed";
   }
-  if (second && conduct == "first-sum-wrong") pretended::faults().first_sum_wrong = true;
-  if (conduct == "first-sum-stands-still") pretended::faults().sums_stand_still = true;
-  if (conduct == "records-too-early") return Job::records_too_early(host);
+  if (second && conduct == "first-sum-wrong") test::nccl_faults().first_sum_wrong = true;
+  if (conduct == "first-sum-stands-still") test::nccl_faults().sums_stand_still = true;
+  if (conduct == "records-too-early") Job::records_too_early(host);
   Job job(session, host, conduct != "tree", conduct == "bf16" ? WireFormat::bf16 : WireFormat::fp32);
   fmt::print("rank {}: {}\n", session.rank(), job.communicator().description());
   const char* const nvls = std::getenv("NCCL_NVLS_ENABLE");
@@ -330,15 +354,15 @@ void work(MpiSession& session, Communicator& host, const std::string& conduct) {
     std::this_thread::sleep_for(std::chrono::seconds(6));
   }
   if (conduct == "stands-still" || conduct == "nccl-fails") {
-    pretended::faults().warning = "Got completion with error 12";
-    pretended::chatter(20'000);
+    test::nccl_faults().warning = "Got completion with error 12";
+    test::chatter(20'000);
   }
-  if (conduct == "stands-still") pretended::faults().sums_stand_still = true;
+  if (conduct == "stands-still") test::nccl_faults().sums_stand_still = true;
   host.note_activity("backward", 7);
   job.sum();
-  if (session.rank() == 0 && conduct == "nccl-fails") pretended::faults().asynchronous_error = true;
-  if (session.rank() == 0 && conduct == "device-fails") pretended::faults().device_fails = true;
-  if (conduct == "device-stands-still") pretended::faults().device_stands_still = true;
+  if (session.rank() == 0 && conduct == "nccl-fails") test::nccl_faults().asynchronous_error = true;
+  if (session.rank() == 0 && conduct == "device-fails") test::answer_queries(cudaErrorIllegalAddress);
+  if (conduct == "device-stands-still") test::answer_queries(cudaErrorNotReady);
   job.wait(7);
   host.barrier();
   host.wait();
@@ -349,6 +373,8 @@ void work(MpiSession& session, Communicator& host, const std::string& conduct) {
 int main(int argc, char** argv) {
   MpiSession session(argc, argv);
   if (argc != 3) return 2;
+  test::tell_faults();
+  test::forbid_waits_for_others();
   try {
     const auto host = make_communicator(
         session,
@@ -366,7 +392,7 @@ int main(int argc, char** argv) {
     }
   } catch (const PeerError& error) {
     session.abort(1,
-                  fmt::format("error on rank {} (aborts: {}): {}", session.rank(), pretended::aborts(), error.what()));
+                  fmt::format("error on rank {} (aborts: {}): {}", session.rank(), test::nccl_aborts(), error.what()));
   } catch (const std::exception& error) {
     session.abort(4, fmt::format("error on rank {}: {}", session.rank(), error.what()));
   }
