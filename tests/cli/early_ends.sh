@@ -20,31 +20,40 @@ OMPI_COMM_WORLD_RANK=0 "$@" &
 wait
 sleep 300
 END
-for code in $(some 2 1 3 75); do
-  check "a launcher that waits for ever is ended, with the exit code of rank 0, $code"
-  command_line="slurm/stop_in_time ./endless -- sh -c 'exit $code'"
-  begin=$SECONDS
-  timeout 120 "$tree/slurm/stop_in_time" ./endless -- sh -c "exit $code" rank --agree async >out 2>err
-  status=$?
-  ends_within 100 $code ''
-done
-check "a code that arrives while the launcher looks whether rank 0 lives"
 mkdir slow
 script slow/grep "sleep 4; exec $(command -v grep) \"\$@\""
 script ends_with_ranks 'OMPI_COMM_WORLD_RANK=0 "$@"; sleep 4'
-command_line="slurm/stop_in_time ./ends_with_ranks -- sh -c 'sleep 3; exit 75'"
-PATH=$work/slow:$PATH timeout 120 "$tree/slurm/stop_in_time" ./ends_with_ranks -- sh -c 'sleep 3; exit 75' rank --agree async >out 2>err
-status=$?
+# Such jobs mostly wait, so they run at the same time. beside NAME ARGUMENTS...: slurm/stop_in_time, in the background.
+beside() {
+  local name=$1
+  shift
+  { timeout 120 "$tree/slurm/stop_in_time" "$@" >$name.out 2>$name.err; echo $? >$name.status; } &
+}
+# ended NAME: makes it the last call.
+ended() {
+  command_line="slurm/stop_in_time: $1"
+  cp $1.out out && cp $1.err err && status=$(cat $1.status)
+}
+begin=$SECONDS
+codes=$(some 2 1 3 75)
+for code in $codes; do beside code-$code ./endless -- sh -c "exit $code" rank --agree async; done
+PATH=$work/slow:$PATH beside late ./ends_with_ranks -- sh -c 'sleep 3; exit 75' rank --agree async
+beside killed ./endless -- sh -c 'kill -9 $PPID; sleep 100' rank --agree async
+beside missing ./endless -- ./missing --agree async
+wait
+for code in $codes; do
+  check "a launcher that waits for ever is ended, with the exit code of rank 0, $code"
+  ended code-$code
+  ends_within 100 $code ''
+done
+check "a code that arrives while the launcher looks whether rank 0 lives"
+ended late
 expect_status 75
 check "without a word from rank 0, which was killed with the shell beside it"
-begin=$SECONDS
-timeout 120 "$tree/slurm/stop_in_time" ./endless -- sh -c 'kill -9 $PPID; sleep 100' rank --agree async >out 2>err
-status=$?
+ended killed
 ends_within 100 1 'rank 0 has ended with exit code 137'
 check "where rank 0 does not exist"
-begin=$SECONDS
-timeout 120 "$tree/slurm/stop_in_time" ./endless -- ./missing --agree async >out 2>err
-status=$?
+ended missing
 ends_within 100 1 'missing.*(not found|No such file)'
 check "signals reach rank 0, whose code counts"
 script plain <<'END'
