@@ -47,7 +47,7 @@ Workload synthetic_workload(const StepWork& work, int world) {
   workload.model.label_smoothing = static_cast<float>(work.train.loss.label_smoothing);
   workload.model.loss = work.regression ? model::LossKind::mean_squared_error : model::LossKind::softmax_cross_entropy;
   workload.optimizer = work.train.optimizer;
-  workload.work = work_plan(work.train, kEndless, world);
+  workload.work = work_plan(work.train.work, {.samples = kEndless, .world = world, .has_batch = true});
   workload.model.max_batch = workload.work.largest_part;
   if (workload.network->sample_shape().tokens) workload.model.sample_type = model::ElementType::int32;
   return workload;

@@ -42,18 +42,16 @@ std::int64_t virtual_ranks(const WorkOptions& options, std::int64_t global_batch
 }
 
 /// Returns the default number of epochs: more for small data.
-double usual_epochs(const TrainOptions& options, std::int64_t steps_per_epoch) {
+double usual_epochs(const WorkFacts& facts, std::int64_t steps_per_epoch) {
   constexpr std::int64_t kFewSteps = 1000, kManyEpochs = 100;
-  if (model::tokens_per_sample(options.network) > 0) return 1;
+  if (facts.reads_tokens) return 1;
   return static_cast<double>(std::clamp<std::int64_t>(divide_up(kFewSteps, steps_per_epoch), 1, kManyEpochs));
 }
 
 /// Returns the default number of samples per step: small data get more and smaller steps.
-std::int64_t usual_batch(const TrainOptions& options, std::int64_t samples, std::int64_t wanted) {
+std::int64_t usual_batch(const WorkFacts& facts, std::int64_t wanted) {
   constexpr std::int64_t kShare = 16, kMin = 16;
-  const bool said = options.was_set("batch") || options.is_from_network("batch");
-  if (said || options.work.global_batch > 0 || model::tokens_per_sample(options.network) > 0) return wanted;
-  return std::min(wanted, std::max(kMin, samples / kShare));
+  return facts.reads_tokens ? wanted : std::min(wanted, std::max(kMin, facts.samples / kShare));
 }
 
 }  // namespace
@@ -73,28 +71,32 @@ std::int64_t steps_per_epoch(std::int64_t samples, std::int64_t global_batch, bo
   return divide_up(io::epoch_samples(samples, global_batch, stateful), global_batch);
 }
 
-WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world, const model::NetworkKind* recurrent) {
-  const bool stateful = recurrent != nullptr;
+WorkPlan work_plan(const WorkOptions& options, const WorkFacts& facts) {
+  const std::int64_t samples = facts.samples;
+  const int world = facts.world;
+  const bool stateful = facts.recurrent != nullptr;
   WorkPlan work;
-  work.accumulate = options.work.accumulate;
+  work.accumulate = options.accumulate;
   const std::int64_t parts = work.accumulate * world;
-  const std::int64_t wanted = options.work.global_batch > 0          ? options.work.global_batch
-                              : options.work.batch > samples / parts ? samples  // the product may exceed 64 bits
-                                                                     : options.work.batch * parts;
+  const std::int64_t wanted = options.global_batch > 0          ? options.global_batch
+                              : options.batch > samples / parts ? samples  // the product may exceed 64 bits
+                                                                : options.batch * parts;
   if (stateful && wanted > samples) {
     throw UsageError(
         fmt::format("a global batch of {} sequences is wider than the data, which has {} windows: give a smaller "
                     "--batch{}{}",
-                    wanted, samples, recurrent->window.empty() ? "" : " or --", recurrent->window));
+                    wanted, samples, facts.recurrent->window.empty() ? "" : " or --", facts.recurrent->window));
   }
   // Every micro-step of every rank gets a sample, except with --reproducible: the bits would depend on the ranks.
-  const std::int64_t least = options.work.reproducible ? 1 : parts;
-  work.global_batch = std::min(std::max<std::int64_t>(usual_batch(options, samples, wanted), least), samples);
+  const std::int64_t least = options.reproducible ? 1 : parts;
+  const bool is_chosen = facts.has_batch || options.global_batch > 0;
+  const std::int64_t batch = is_chosen ? wanted : usual_batch(facts, wanted);
+  work.global_batch = std::min(std::max<std::int64_t>(batch, least), samples);
   work.epoch_samples = io::epoch_samples(samples, work.global_batch, stateful);
   work.most_sequences = divide_up(work.global_batch, world);
   work.largest_part = divide_up(work.most_sequences, work.accumulate);
-  if (options.work.reproducible) {
-    if (options.work.global_batch == 0) {
+  if (options.reproducible) {
+    if (options.global_batch == 0) {
       throw UsageError(
           "--reproducible needs --global-batch: the samples of a step, which --batch makes depend on the "
           "number of ranks");
@@ -104,7 +106,7 @@ WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
           "--accumulate has no meaning with --reproducible: --virtual-ranks says in how many parts a step "
           "is computed");
     }
-    work.virtual_ranks = virtual_ranks(options.work, work.global_batch, world);
+    work.virtual_ranks = virtual_ranks(options, work.global_batch, world);
     work.accumulate = divide_up(work.virtual_ranks, world);
     work.largest_part = divide_up(work.global_batch, work.virtual_ranks);
     work.most_sequences = 0;
@@ -113,21 +115,23 @@ WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
     }
   }
   work.steps_per_epoch = steps_per_epoch(samples, work.global_batch, stateful);
-  work.epochs = options.work.epochs > 0 ? options.work.epochs : usual_epochs(options, work.steps_per_epoch);
-  work.given_steps = options.work.steps;
+  work.epochs = options.epochs > 0 ? options.epochs : usual_epochs(facts, work.steps_per_epoch);
+  work.given_steps = options.steps;
   const double steps = std::ceil(work.epochs * static_cast<double>(work.steps_per_epoch));
   if (work.given_steps <= 0 && steps > kMaxSteps) {
     throw UsageError(fmt::format("--epochs {:g} are {:g} steps: more than can be counted", work.epochs, steps));
   }
-  const auto interval = [&](std::int64_t every) {
-    return every == 0 ? Interval{.steps = work.steps_per_epoch, .ends_epochs = true}
-                      : Interval{.steps = std::max<std::int64_t>(0, every)};
-  };
-  work.evaluate_every = interval(options.validation.every);
-  const CheckpointEvery& checkpoint = options.run.checkpoint_every;
-  work.checkpoint_every = checkpoint.seconds > 0 ? Interval{} : interval(checkpoint.steps);
   go_on_at(work, 0, {});
   return work;
+}
+
+void add_intervals(const ValidationOptions& validation, const CheckpointEvery& checkpoint, WorkPlan& work) {
+  const auto interval = [&](std::int64_t every) {
+    return every == 0 ? Interval{.steps = work.steps_per_epoch, .shift = work.epoch_shift, .ends_epochs = true}
+                      : Interval{.steps = std::max<std::int64_t>(0, every)};
+  };
+  work.evaluate_every = interval(validation.every);
+  work.checkpoint_every = checkpoint.seconds > 0 ? Interval{} : interval(checkpoint.steps);
 }
 
 void go_on_at(WorkPlan& work, std::int64_t step, DataCursor cursor) {

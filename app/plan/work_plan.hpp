@@ -68,10 +68,19 @@ struct RankShare {
 RankShare share_of(const WorkPlan& work, int rank, int world);
 /// Returns the number of steps for `samples` samples. `stateful`: the network is recurrent.
 std::int64_t steps_per_epoch(std::int64_t samples, std::int64_t global_batch, bool stateful);
-/// Plans the amount of work. `recurrent`: the kind of the network if its sequences continue from batch to batch,
-/// otherwise nullptr. Throws UsageError if batches of a recurrent network are wider than the data.
-WorkPlan work_plan(const TrainOptions& options, std::int64_t samples, int world,
-                   const model::NetworkKind* recurrent = nullptr);
+/// The facts about a job that decide its amount of work together with the options.
+struct WorkFacts {
+  std::int64_t samples = 1;   ///< training samples
+  int world = 1;              ///< ranks that train
+  bool reads_tokens = false;  ///< samples are windows of tokens
+  bool has_batch = false;     ///< the user or the network chose the batch; otherwise small data get smaller steps
+  const model::NetworkKind* recurrent = nullptr;  ///< kind of a network whose sequences continue from batch to batch
+};
+/// Plans the amount of work, without validations and checkpoints before the end. Throws UsageError if batches of a
+/// recurrent network are wider than the data.
+WorkPlan work_plan(const WorkOptions& options, const WorkFacts& facts);
+/// Adds the validations and checkpoints before the end.
+void add_intervals(const ValidationOptions& validation, const CheckpointEvery& checkpoint, WorkPlan& work);
 /// Adjusts the work of a run that continues at `cursor` after `step` steps, which may have had other global batches.
 /// The run still ends after its number of epochs.
 void go_on_at(WorkPlan& work, std::int64_t step, DataCursor cursor);

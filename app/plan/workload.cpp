@@ -283,7 +283,12 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   workload.task->set_losses(losses.terms, losses.names);
   workload.task->choose(options.validation.best_by);
   if (options.validation.best_by == BestBy::roc_auc) require_room_for_scores(*workload.validation, shape.outputs);
-  workload.work = work_plan(options, info.samples, world, is_recurrent(*workload.network) ? &kind : nullptr);
+  workload.work = work_plan(options.work, {.samples = info.samples,
+                                           .world = world,
+                                           .reads_tokens = model::tokens_per_sample(options.network) > 0,
+                                           .has_batch = options.was_set("batch") || options.is_from_network("batch"),
+                                           .recurrent = is_recurrent(*workload.network) ? &kind : nullptr});
+  add_intervals(options.validation, options.run.checkpoint_every, workload.work);
   workload.model.sequences = workload.work.most_sequences;
   workload.model.sample_type = widest_sample_type(workload);
   workload.model.max_batch = workload.work.largest_part;

@@ -15,17 +15,19 @@ namespace {
 
 using testing::HasSubstr;
 
-TrainOptions options_with(std::int64_t batch, std::int64_t accumulate) {
-  TrainOptions options;
-  options.work.batch = batch;
-  options.work.accumulate = accumulate;
-  options.work.epochs = 1;
-  options.explicitly_set = {"batch"};
-  return options;
+WorkOptions options_with(std::int64_t batch, std::int64_t accumulate) {
+  return {.batch = batch, .accumulate = accumulate, .epochs = 1};
+}
+
+/// The work of a job whose user gives --batch, with validations and checkpoints after each epoch.
+WorkPlan work_with_batch(const WorkOptions& options, std::int64_t samples, int world) {
+  WorkPlan work = work_plan(options, {.samples = samples, .world = world, .has_batch = true});
+  add_intervals({}, {}, work);
+  return work;
 }
 
 TEST(WorkPlanTest, TheGlobalBatchIsWhatAllRanksTakeInAllMicroSteps) {
-  const WorkPlan work = work_plan(options_with(25, 2), 1000, 4);
+  const WorkPlan work = work_with_batch(options_with(25, 2), 1000, 4);
   EXPECT_EQ(work.global_batch, 200);
   EXPECT_EQ(work.largest_part, 25);
   EXPECT_EQ(work.steps_per_epoch, 5);
@@ -35,49 +37,48 @@ TEST(WorkPlanTest, TheGlobalBatchIsWhatAllRanksTakeInAllMicroSteps) {
 
 TEST(WorkPlanTest, NoBatchIsLargerThanTheData) {
   for (const std::int64_t batch : {1000L, 1001L, std::numeric_limits<long>::max()}) {
-    const WorkPlan work = work_plan(options_with(batch, 1000000), 1000, 8);
+    const WorkPlan work = work_with_batch(options_with(batch, 1000000), 1000, 8);
     EXPECT_EQ(work.global_batch, 1000) << batch;
     EXPECT_EQ(work.largest_part, 1);
     EXPECT_EQ(work.steps_per_epoch, 1);
   }
-  TrainOptions options;
-  options.work.global_batch = std::numeric_limits<std::int64_t>::max();
-  EXPECT_EQ(work_plan(options, 7, 3).global_batch, 7);
-  EXPECT_EQ(work_plan(options, 7, 3).largest_part, 3);
+  WorkOptions options;
+  options.global_batch = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(work_with_batch(options, 7, 3).global_batch, 7);
+  EXPECT_EQ(work_with_batch(options, 7, 3).largest_part, 3);
 }
 
 TEST(WorkPlanTest, EpochsMayBeFractionsAndEndWithWholeSteps) {
-  TrainOptions options = options_with(10, 1);
+  WorkOptions options = options_with(10, 1);
   for (const auto& [epochs, steps] : {std::pair{0.3, 3}, {0.01, 1}, {1e-9, 1}, {2.0, 20}, {2.05, 21}}) {
-    options.work.epochs = epochs;
-    EXPECT_EQ(work_plan(options, 100, 1).total_steps, steps) << epochs;
+    options.epochs = epochs;
+    EXPECT_EQ(work_with_batch(options, 100, 1).total_steps, steps) << epochs;
   }
-  options.work.epochs = 1e30;
-  EXPECT_THAT(test::message_of<UsageError>([&] { work_plan(options, 100, 1); }), HasSubstr("--epochs 1e+30"));
-  options.work.steps = 5;
-  EXPECT_EQ(work_plan(options, 100, 1).total_steps, 5);
+  options.epochs = 1e30;
+  EXPECT_THAT(test::message_of<UsageError>([&] { work_with_batch(options, 100, 1); }), HasSubstr("--epochs 1e+30"));
+  options.steps = 5;
+  EXPECT_EQ(work_with_batch(options, 100, 1).total_steps, 5);
 }
 
 TEST(WorkPlanTest, SmallDataMakeSmallerStepsAndMoreEpochsWhereNobodySaysOtherwise) {
-  const WorkPlan small = work_plan(TrainOptions{}, 400, 2);
+  const WorkPlan small = work_plan({}, {.samples = 400, .world = 2});
   EXPECT_EQ(small.global_batch, 25);
   EXPECT_EQ(small.epochs, 63);
   EXPECT_EQ(small.total_steps, 63 * 16);
-  EXPECT_EQ(work_plan(TrainOptions{}, 90, 1).global_batch, 16);
-  EXPECT_EQ(work_plan(TrainOptions{}, 90, 1).epochs, 100);
-  const WorkPlan large = work_plan(TrainOptions{}, 1'000'000, 4);
+  EXPECT_EQ(work_plan({}, {.samples = 90, .world = 1}).global_batch, 16);
+  EXPECT_EQ(work_plan({}, {.samples = 90, .world = 1}).epochs, 100);
+  const WorkPlan large = work_plan({}, {.samples = 1'000'000, .world = 4});
   EXPECT_EQ(large.global_batch, 512);
   EXPECT_EQ(large.epochs, 1);
-  TrainOptions text;
-  text.network = model::with_defaults({.name = "gpt"});
-  EXPECT_EQ(work_plan(text, 400, 1).epochs, 1);
-  EXPECT_EQ(work_plan(text, 400, 1).global_batch, 128);
+  const WorkPlan text = work_plan({}, {.samples = 400, .world = 1, .reads_tokens = true});
+  EXPECT_EQ(text.epochs, 1);
+  EXPECT_EQ(text.global_batch, 128);
 }
 
 TEST(WorkPlanTest, EpochsCountTheSamplesOfEveryGlobalBatch) {
-  TrainOptions options = options_with(10, 1);
-  options.work.epochs = 8;
-  WorkPlan work = work_plan(options, 100, 2);  // 5 steps per epoch
+  WorkOptions options = options_with(10, 1);
+  options.epochs = 8;
+  WorkPlan work = work_with_batch(options, 100, 2);  // 5 steps per epoch
   go_on_at(work, 20, {.epoch = 4, .position = 0});
   EXPECT_EQ(work.total_steps, 40) << "none of another";
   EXPECT_EQ(work.epoch_shift, 0);
@@ -100,32 +101,33 @@ TEST(WorkPlanTest, EpochsCountTheSamplesOfEveryGlobalBatch) {
 }
 
 TEST(WorkPlanTest, TheUsualVirtualRanksDependOnTheGlobalBatchAlone) {
-  TrainOptions options;
-  options.work.reproducible = true;
+  WorkOptions options;
+  options.reproducible = true;
   for (const auto& [batch, parts] :
        {std::pair<std::int64_t, std::int64_t>{1000, 24}, {24, 24}, {23, 12}, {10, 6}, {1, 1}}) {
-    options.work.global_batch = batch;
+    options.global_batch = batch;
     for (const int world : {1, 2, 8, 16, 24}) {
       if (world <= parts) {
-        EXPECT_EQ(work_plan(options, 100000, world).virtual_ranks, parts) << world;
+        EXPECT_EQ(work_with_batch(options, 100000, world).virtual_ranks, parts) << world;
       } else {
-        EXPECT_THROW(work_plan(options, 100000, world), UsageError) << world;
+        EXPECT_THROW(work_with_batch(options, 100000, world), UsageError) << world;
       }
     }
   }
-  options.work.global_batch = 4;
-  EXPECT_EQ(work_plan(options, 100000, 3).global_batch, 4);
-  options.work.global_batch = 1000;
-  EXPECT_THROW(work_plan(options, 100000, 25), UsageError);
-  options.work.virtual_ranks = 48;
-  EXPECT_EQ(work_plan(options, 100000, 25).virtual_ranks, 48);
+  options.global_batch = 4;
+  EXPECT_EQ(work_with_batch(options, 100000, 3).global_batch, 4);
+  options.global_batch = 1000;
+  EXPECT_THROW(work_with_batch(options, 100000, 25), UsageError);
+  options.virtual_ranks = 48;
+  EXPECT_EQ(work_with_batch(options, 100000, 25).virtual_ranks, 48);
 }
 
 TEST(WorkPlanTest, TheScalingRuleUsesTheGlobalBatch) {
-  TrainOptions options = options_with(32, 2);
+  TrainOptions options;
+  options.work = options_with(32, 2);
   options.schedule.base = 0.1;
   options.work.reference_batch = 128;
-  EXPECT_DOUBLE_EQ(learning_rate_schedule(options, work_plan(options, 10000, 4)).at(0), 0.2);
+  EXPECT_DOUBLE_EQ(learning_rate_schedule(options, work_with_batch(options.work, 10000, 4)).at(0), 0.2);
 }
 
 TEST(FiguresTest, OneIsNotMany) {
