@@ -18,11 +18,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-io::LabelMeaning label_meaning(const TrainOptions& options, const io::DataDescription* before) {
+io::LabelMeaning label_meaning(const LearningProblem& problem, const io::DataDescription* before) {
   using enum io::LabelMeaning;
-  const std::vector<model::DeclaredLoss>& losses = model::network_kind(options.network).losses;
+  const std::vector<model::DeclaredLoss>& losses = model::network_kind(problem.network).losses;
   if (!losses.empty()) return model::takes_classes(losses[0].kind) ? classes : numbers;
-  if (options.loss.kind) return model::takes_classes(*options.loss.kind) ? classes : numbers;
+  if (problem.loss.kind) return model::takes_classes(*problem.loss.kind) ? classes : numbers;
   if (before == nullptr) return automatic;
   switch (before->labels) {
     case io::Labels::classes:
@@ -36,16 +36,16 @@ io::LabelMeaning label_meaning(const TrainOptions& options, const io::DataDescri
 }
 
 /// Returns the names of the inputs that the network reads, in its order; empty if they are unknown.
-std::vector<std::string> wanted_inputs(const TrainOptions& options, const io::DataDescription* before) {
+std::vector<std::string> wanted_inputs(const LearningProblem& problem, const io::DataDescription* before) {
   std::vector<std::string> names;
   if (before != nullptr) {
     for (const io::Field& input : before->inputs) names.push_back(input.name);
     if (names.empty() && before->x.name != DataOptions{}.x) names.push_back(before->x.name);
   }
   // "x" means all inputs of shards, unless the user gives --x x.
-  if (names.empty() && options.data.x == DataOptions{}.x && options.is_given("x")) names.push_back(options.data.x);
+  if (names.empty() && problem.data.x == DataOptions{}.x && problem.is_given("x")) names.push_back(problem.data.x);
   if (!names.empty()) return names;
-  for (const model::SampleInput& input : model::inputs_of(options.network)) names.push_back(input.name);
+  for (const model::SampleInput& input : model::inputs_of(problem.network)) names.push_back(input.name);
   if (names.empty() && before != nullptr && !before->x.name.empty()) names.push_back(before->x.name);
   return names;
 }
@@ -79,24 +79,23 @@ DataPaths resolve_data_paths(const DataOptions& options) {
   return paths;
 }
 
-DataFormat data_format(const TrainOptions& options, const io::DataDescription* before) {
-  DataFormat format{.network = model::network_kind(options.network).name,
-                    .context = model::tokens_per_sample(options.network),
-                    .x = options.data.x,
-                    .y = options.data.y,
-                    .inputs = wanted_inputs(options, before),
-                    .gaps = {.accept_unwritten = options.data.allow_fill},
-                    .seed = options.work.seed,
-                    .shift_windows = options.data.shift_windows,
-                    .is_windowed = options.data.window > 0,
-                    .layout = options.data.layout,
-                    .labels = label_meaning(options, before),
-                    .ignored_label = options.data.ignore_label};
+DataFormat data_format(const LearningProblem& problem, const io::DataDescription* before) {
+  DataFormat format{.network = model::network_kind(problem.network).name,
+                    .context = model::tokens_per_sample(problem.network),
+                    .x = problem.data.x,
+                    .y = problem.data.y,
+                    .inputs = wanted_inputs(problem, before),
+                    .gaps = {.accept_unwritten = problem.data.allow_fill},
+                    .shift_windows = problem.data.shift_windows,
+                    .is_windowed = problem.data.window > 0,
+                    .layout = problem.data.layout,
+                    .labels = label_meaning(problem, before),
+                    .ignored_label = problem.data.ignore_label};
   // "y" means all targets of shards, unless the user names a target y, or did so when the run began.
   const bool is_one =
-      before == nullptr ? options.is_given("y") : before->labels == io::Labels::targets && before->target_names.empty();
-  if (options.data.y == DataOptions{}.y && is_one) format.targets = {options.data.y};
-  for (const model::DeclaredLoss& loss : model::network_kind(options.network).losses) {
+      before == nullptr ? problem.is_given("y") : before->labels == io::Labels::targets && before->target_names.empty();
+  if (problem.data.y == DataOptions{}.y && is_one) format.targets = {problem.data.y};
+  for (const model::DeclaredLoss& loss : model::network_kind(problem.network).losses) {
     if (!format.ignored_label) format.ignored_label = loss.ignored;
   }
   if (format.context > 0 && format.is_windowed) {
@@ -104,12 +103,12 @@ DataFormat data_format(const TrainOptions& options, const io::DataDescription* b
   }
   if (format.is_windowed) {
     format.labels = io::LabelMeaning::numbers;
-    if (options.data.y == DataOptions{}.y) format.unlabelled = io::Unlabelled::accepted;
+    if (problem.data.y == DataOptions{}.y) format.unlabelled = io::Unlabelled::accepted;
   }
   if (format.context > 0) {
     format.y.clear();
     // The name may be the default that a checkpoint stored: the user did not give it.
-    if (!options.is_given("x") && options.data.x == DataOptions{}.x) format.x = io::kTokensName;
+    if (!problem.is_given("x") && problem.data.x == DataOptions{}.x) format.x = io::kTokensName;
   }
   return format;
 }

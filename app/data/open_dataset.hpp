@@ -41,16 +41,17 @@ struct DataFormat {
   std::string weight = {};                ///< name of the weights of the samples; "": none
   io::Unlabelled unlabelled = io::Unlabelled::refused;
   io::Gaps gaps = {};
-  std::uint64_t seed = 1;  ///< seed for the first tokens of samples
+  std::uint64_t seed = 1;  ///< seed for the first tokens of samples in training
   bool shift_windows = true;
   bool is_windowed = false;  ///< the caller will cut the samples into windows (windowed())
   io::Layouts layout = {};
   io::LabelMeaning labels = io::LabelMeaning::automatic;  ///< meaning of labels in files of other programs, if known
   std::optional<std::int64_t> ignored_label = {};         ///< masks: label of positions that belong to no class
 };
-/// Returns the format that the options request. `before`: training data of the checkpoint that the run resumes or whose
-/// network it uses; labels and inputs keep their meaning. Throws UsageError for --window with a language model.
-DataFormat data_format(const TrainOptions& options, const io::DataDescription* before = nullptr);
+/// Returns the format that a learning problem requests. `before`: training data of the checkpoint that the run resumes
+/// or whose network it uses; labels and inputs keep their meaning. Throws UsageError for --window with a language
+/// model.
+DataFormat data_format(const LearningProblem& problem, const io::DataDescription* before = nullptr);
 /// Inspects files of other programs in a child process, before this process opens them. Throws io::FileError.
 void inspect_data(const DataFormat& format, const std::filesystem::path& path);
 /// Opens samples, or a corpus if the network reads tokens. Targets are not converted and may be float64: a caller that

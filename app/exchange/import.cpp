@@ -128,7 +128,7 @@ io::TrainingRecord record_of_gpt2(const io::SafetensorsFile& file, const io::Che
                                  file.file().string(), width));
   }
   if (layers == 0) fail(file, "it has no h.0.attn.c_attn.weight: it is no GPT-2 under Hugging Face's names");
-  TrainOptions trained;
+  LearningProblem trained;
   trained.network = model::with_defaults({.name = "gpt",
                                           .values = {{"layers", layers},
                                                      {"width", width},
@@ -165,14 +165,14 @@ int run_import(const ImportOptions& options) {
       options.format.value_or(names_gpt2(file) ? ImportFormat::gpt2 : ImportFormat::safetensors) == ImportFormat::gpt2;
   if (gpt2 && !names_gpt2(file)) fail(file, "it has no wte.weight: it is no GPT-2 under Hugging Face's names");
   io::TrainingRecord record;
-  TrainOptions trained;
+  model::NetworkOptions network_options;
   const auto understand = [&] {
     try {
-      trained = train_options_of(record);
+      network_options = train_options_of(record).network;
     } catch (const UsageError& error) {
       fail(file, fmt::format("its metadata is none of ours: {}", error.what()));
     }
-    require_plausible(file, record, trained.network);
+    require_plausible(file, record, network_options);
   };
   if (!gpt2) {
     record = record_in(file);
@@ -185,7 +185,7 @@ int run_import(const ImportOptions& options) {
   }
   std::unique_ptr<model::Network> network;
   try {
-    network = model::make_network(trained.network, sample_shape_of(record));
+    network = model::make_network(network_options, sample_shape_of(record));
   } catch (const std::invalid_argument& error) {
     fail(file, fmt::format("its tensors make no network: {}", error.what()));
   } catch (const io::FileError& error) {  // the file's description of the data is not valid
@@ -194,7 +194,7 @@ int run_import(const ImportOptions& options) {
   require_tensors(file, *network, read);
   if (gpt2) record.network.signature = network->signature();
   if (record.network.signature != network->signature() ||
-      record.network.kind != model::network_kind(trained.network).name) {
+      record.network.kind != model::network_kind(network_options).name) {
     fail(file,
          fmt::format("its metadata contradicts itself: {} and {}", record.network.signature, network->signature()));
   }

@@ -2,13 +2,11 @@
 
 #include <charconv>
 #include <limits>
-#include <set>
 #include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "app/options/network_files.hpp"
 #include "app/options/stored_options.hpp"
 #include "io/shards/data_description.hpp"
 
@@ -60,31 +58,7 @@ model::SampleShape sample_shape_of(const io::TrainingRecord& record) {
   return shape;
 }
 
-std::string network_configuration(const TrainOptions& trained) {
-  // "average-decay" is needed: without it, a network that averages by default would look for an average.
-  std::set<std::string, std::less<>> wanted{"model", "normalize", "augment", "loss", "average-decay"};
-  for (const model::NetworkOption& option : model::network_kind(trained.network).options) {
-    wanted.emplace(option.name);
-  }
-  TrainOptions alone;
-  alone.network = with_file(trained.network, kNetworkFile);
-  alone.loss.kind = trained.loss.kind;
-  alone.data.normalize = trained.data.normalize;
-  alone.data.augment = trained.data.augment;
-  if (trained.data.window > 0) {
-    wanted.insert({"window", "horizon"});
-    alone.data.window = trained.data.window;
-    alone.data.horizon = trained.data.horizon;
-  }
-  std::string lines;
-  std::istringstream all(alone.to_ini());
-  for (std::string line; std::getline(all, line);) {
-    if (wanted.contains(line.substr(0, line.find(" =")))) lines += line + "\n";
-  }
-  return lines;
-}
-
-io::Metadata metadata_of(const io::TrainingRecord& record, const TrainOptions& trained) {
+io::Metadata metadata_of(const io::TrainingRecord& record, const LearningProblem& trained) {
   const io::NetworkIdentity& network = record.network;
   io::Metadata metadata{{"format", "pt"},
                         {kFormat, record.network_text.empty() ? kFormatVersion : kFormatWithNetworkText},

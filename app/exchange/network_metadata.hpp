@@ -14,13 +14,10 @@ model::SampleShape sample_shape_of(const io::TrainingRecord& record);
 /// Returns the metadata. "format" is "pt", which readers of safetensors expect; the other keys begin with "lockstep_":
 /// format, network, signature, features, outputs, image ("32,32,3"), tokens, step, program, configuration,
 /// network_text, vocabulary, data. Empty values are left out.
-io::Metadata metadata_of(const io::TrainingRecord& record, const TrainOptions& trained);
+io::Metadata metadata_of(const io::TrainingRecord& record, const LearningProblem& trained);
 
 /// The inverse of metadata_of(): returns the record of a checkpoint that contains only weights. Throws io::FileError,
 /// without the name of a file, if a text is missing or was not written by Lockstep.
 io::TrainingRecord record_of(const io::Metadata& metadata);
-
-/// Returns the lines of the configuration that define the network and the preparation of its samples.
-std::string network_configuration(const TrainOptions& trained);
 
 }  // namespace lockstep::app

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <functional>
 #include <iterator>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -163,6 +165,30 @@ std::string stored_configuration(const TrainOptions& settings) {
   stored.run.stop_at = 0;
   if (settings.work.reproducible) stored.execution.transport = comm::Transport::automatic;  // does not affect results
   return stored.to_ini();
+}
+
+std::string network_configuration(const LearningProblem& problem) {
+  // "average-decay" is needed: without it, a network that averages by default would look for an average.
+  std::set<std::string, std::less<>> wanted{"model", "normalize", "augment", "loss", "average-decay"};
+  for (const model::NetworkOption& option : model::network_kind(problem.network).options) {
+    wanted.emplace(option.name);
+  }
+  TrainOptions alone;
+  alone.network = with_file(problem.network, kNetworkFile);
+  alone.loss.kind = problem.loss.kind;
+  alone.data.normalize = problem.data.normalize;
+  alone.data.augment = problem.data.augment;
+  if (problem.data.window > 0) {
+    wanted.insert({"window", "horizon"});
+    alone.data.window = problem.data.window;
+    alone.data.horizon = problem.data.horizon;
+  }
+  std::string lines;
+  std::istringstream all(alone.to_ini());
+  for (std::string line; std::getline(all, line);) {
+    if (wanted.contains(line.substr(0, line.find(" =")))) lines += line + "\n";
+  }
+  return lines;
 }
 
 std::vector<std::string> changed_options(const StoredRun& before, const TrainOptions& settings) {

@@ -36,6 +36,8 @@ TrainOptions train_options_of(const io::TrainingRecord& record);
 /// Returns the text for --config that repeats the run from any working folder. It has absolute paths, and no options of
 /// a single launch. config.ini and every checkpoint contain it.
 std::string stored_configuration(const TrainOptions& settings);
+/// Returns the lines of the configuration that define the network and the preparation of its samples.
+std::string network_configuration(const LearningProblem& problem);
 /// Returns the options of `settings` that differ from `before`, a configuration stored earlier, as "name = value" with
 /// the present values. Compares paths in absolute form. Throws UsageError if the text is not a configuration.
 std::vector<std::string> changed_options(const StoredRun& before, const TrainOptions& settings);

@@ -293,10 +293,16 @@ struct GivenOptions {
   bool operator==(const GivenOptions&) const = default;
 };
 
-struct TrainOptions : GivenOptions {
+/// The learning problem: the samples, the network, and the loss of its answers. The format of the data and the
+/// description of a network depend on nothing else.
+struct LearningProblem : GivenOptions {
   DataOptions data;
   model::NetworkOptions network;
   LossOptions loss;
+  bool operator==(const LearningProblem&) const = default;
+};
+
+struct TrainOptions : LearningProblem {
   model::OptimizerOptions optimizer{.kind = model::OptimizerKind::adam};
   model::ScheduleOptions schedule{.base = 0.001};  ///< without total_steps; not scaled by reference_batch yet
   WorkOptions work;

@@ -53,28 +53,28 @@ void require_room_for_scores(const io::Dataset& validation, std::int64_t outputs
 }
 
 /// Throws UsageError for options that have no meaning with --window, or none without it.
-void require_windows_of_series(const TrainOptions& options) {
-  if (options.data.window == 0) {
-    if (options.data.y.empty()) {
+void require_windows_of_series(const LearningProblem& problem) {
+  if (problem.data.window == 0) {
+    if (problem.data.y.empty()) {
       throw UsageError(
           "--y \"\" leaves the labels out, and only forecasts of series (--window) are learnt without: name them");
     }
-    if (options.data.horizon != DataOptions{}.horizon)
+    if (problem.data.horizon != DataOptions{}.horizon)
       throw UsageError("--horizon is for forecasts of series: give --window, too");
     return;
   }
-  if (!options.loss.sample_weight.empty()) {
+  if (!problem.loss.sample_weight.empty()) {
     throw UsageError("--sample-weight is for samples, and --window makes each of many rows: leave one of them away");
   }
-  if (!(options.data.augment == AugmentOptions{}))
+  if (!(problem.data.augment == AugmentOptions{}))
     throw UsageError("--augment is for images, and --window reads series");
 }
 
 /// Throws UsageError if the user gives --loss and the network file declares the losses.
-void require_no_other_loss(const TrainOptions& options) {
-  const std::vector<model::DeclaredLoss>& losses = model::network_kind(options.network).losses;
-  if (losses.empty() || !options.is_given("loss")) return;
-  throw UsageError(fmt::format("--loss {}: {} names its losses itself: leave --loss out", word_of(options.loss.kind),
+void require_no_other_loss(const LearningProblem& problem) {
+  const std::vector<model::DeclaredLoss>& losses = model::network_kind(problem.network).losses;
+  if (losses.empty() || !problem.is_given("loss")) return;
+  throw UsageError(fmt::format("--loss {}: {} names its losses itself: leave --loss out", word_of(problem.loss.kind),
                                losses[0].place.substr(0, losses[0].place.rfind(':'))));
 }
 
@@ -166,7 +166,8 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   const DataPaths& paths = workload.paths;
   const bool same_labels = known != nullptr && known->fit == KnownData::Fit::required;
   require_windows_of_series(options);
-  const DataFormat format = data_format(options, same_labels ? &known->description : nullptr);
+  DataFormat format = data_format(options, same_labels ? &known->description : nullptr);
+  format.seed = options.work.seed;
   // If only one of training and validation data is packed, --x and --y apply to the other one.
   DataFormat packed = format;
   if (!paths.validation.empty() && is_packed_data(paths.training) != is_packed_data(paths.validation)) {
