@@ -306,7 +306,7 @@ std::string broadcast_text(comm::Communicator& communicator, const std::string& 
 std::string CheckpointOnRank0::metric_key() const { return metric_key_of(record_); }
 
 bool CheckpointOnRank0::validated_average() const {
-  const TrainOptions trained = train_options_of(record_);
+  const InferenceOptions trained = inference_options_of(record_);
   return trained.validation.average && trained.optimizer.average_decay > 0;
 }
 

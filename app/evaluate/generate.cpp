@@ -208,7 +208,7 @@ int run_generate(comm::MpiSession& session, const GenerateOptions& options, Stop
   Console console(true);
   CheckpointOnRank0 source(*communicator, options.checkpoint, &io_deadline);
   for (const std::string& warning : source.warnings()) console.warn(warning);
-  const TrainOptions trained = train_options_of(source.record());
+  const InferenceOptions trained = inference_options_of(source.record());
   if (model::network_kind(trained.network).reads != model::Reads::tokens) {
     throw UsageError(fmt::format("{} is of --model {}, which writes no text: generate needs a language model ({})",
                                  source.file().string(), model::network_kind(trained.network).name,

@@ -19,7 +19,6 @@
 #include "app/data/verify_data.hpp"
 #include "app/engine/engine.hpp"
 #include "app/options/moved_path.hpp"
-#include "app/options/stored_options.hpp"
 #include "app/place/placement.hpp"
 #include "app/plan/common_result.hpp"
 #include "app/plan/host_memory.hpp"
@@ -44,8 +43,8 @@ void find_fields(const DataOptions& chosen, const std::optional<io::DataDescript
 }
 
 /// The format of the network's input.
-DataFormat format_of(const TrainOptions& trained, const io::TrainingRecord& record, const TrainedModelOptions& request,
-                     TrainedModel::Labels labels) {
+DataFormat format_of(const LearningProblem& trained, const io::TrainingRecord& record,
+                     const TrainedModelOptions& request, TrainedModel::Labels labels) {
   std::optional<io::DataDescription> known;
   if (!record.data_description.empty()) known = io::data_description_from_json(record.data_description);
   DataFormat format = data_format(trained, known ? &*known : nullptr);
@@ -61,7 +60,7 @@ DataFormat format_of(const TrainOptions& trained, const io::TrainingRecord& reco
     if (packed) format.ignored_label.reset();  // packed data store their own
   }
   // Shards store channels last. The run's --layout described the files that it was trained on.
-  if (is_packed_data(trained.data.validation) && !is_packed_data(train_options_of(record).data.path)) {
+  if (is_packed_data(trained.data.validation) && !is_packed_data(inference_options_of(record).data.path)) {
     format.layout = io::Layout::channels_last;
   }
   format.gaps.accept_unwritten = format.gaps.accept_unwritten || request.allow_fill;
@@ -72,7 +71,7 @@ DataFormat format_of(const TrainOptions& trained, const io::TrainingRecord& reco
 }
 
 /// The loss of the run, for data without labels.
-model::LossKind trained_loss(const TrainOptions& trained, const io::TrainingRecord& record, bool has_classes) {
+model::LossKind trained_loss(const LearningProblem& trained, const io::TrainingRecord& record, bool has_classes) {
   const std::vector<model::DeclaredLoss>& losses = model::network_kind(trained.network).losses;
   if (!losses.empty()) return main_loss(losses, trained.loss.kind);
   if (trained.loss.kind) return *trained.loss.kind;
@@ -86,7 +85,7 @@ TrainedModel::TrainedModel(comm::Communicator& communicator, Console& console, c
                            Labels labels, const ExecutionOptions& execution, io::IoDeadline& deadline)
     : source_(communicator, request.checkpoint, &deadline),  // all ranks get network and data from its record
       labels_(labels),
-      trained_(train_options_of(source_.record())),
+      trained_(inference_options_of(source_.record())),
       average_(request.average.value_or(trained_.validation.average)) {
   if (request.normalize) trained_.data.normalize = *request.normalize;
   if (request.batch > 0) trained_.validation.batch = request.batch;
@@ -110,7 +109,7 @@ void TrainedModel::follow_run(const std::filesystem::path& checkpoint) {
   if (!run.has_filename()) run = run.parent_path();
   if (run.filename() == "checkpoints") run = run.parent_path();
   for (std::filesystem::path* const path : {&trained_.data.path, &trained_.data.validation}) {
-    const std::filesystem::path there = moved_along(*path, trained_.run.folder, run);
+    const std::filesystem::path there = moved_along(*path, trained_.run, run);
     if (there == *path) continue;
     notes_.push_back(
         fmt::format("{} is not there: {} has moved with the run, and is taken", path->string(), there.string()));

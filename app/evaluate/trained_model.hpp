@@ -12,7 +12,7 @@
 #include "app/engine/finite_weights.hpp"
 #include "app/engine/snapshot.hpp"
 #include "app/evaluate/trained_model_options.hpp"
-#include "app/options/train_options.hpp"
+#include "app/options/stored_options.hpp"
 #include "app/plan/constant_predictor.hpp"
 #include "app/plan/task.hpp"
 #include "app/report/console.hpp"
@@ -80,7 +80,7 @@ class TrainedModel {
 
   CheckpointOnRank0 source_;
   Labels labels_;
-  TrainOptions trained_;  ///< options of training, with the batch and the paths of this data
+  InferenceOptions trained_;  ///< options of training, with the batch and the paths of this data
   bool average_;
   std::optional<io::DataDescription> trained_on_;
   std::vector<std::string> notes_, warnings_;  ///< results of the comparison of the data with the training data

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include "app/exchange/network_metadata.hpp"
-#include "app/options/stored_options.hpp"
 
 namespace lockstep::app {
 
@@ -33,7 +32,7 @@ TrainedNetwork read_trained_network(const CheckpointChoice& choice, const std::o
   trained.source = read_chosen_checkpoint(choice);
   const io::TrainingRecord& record = trained.source.checkpoint.record;
   const std::string file = trained.source.file.string();
-  trained.trained = train_options_of(record);
+  trained.trained = inference_options_of(record);
   trained.average = average.value_or(trained.trained.validation.average);
   if (trained.average && trained.trained.optimizer.average_decay == 0) {
     throw UsageError("--weights average: the run kept no average of its weights (its --average-decay was 0)");

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "app/engine/chosen_checkpoint.hpp"
-#include "app/options/train_options.hpp"
+#include "app/options/stored_options.hpp"
 #include "io/exchange/safetensors.hpp"
 #include "model/network.hpp"
 
@@ -16,7 +16,7 @@ namespace lockstep::app {
 
 struct TrainedNetwork {
   ChosenCheckpoint source;
-  TrainOptions trained;  ///< options of training
+  InferenceOptions trained;
   bool average = false;  ///< the weights are the averaged ones
   model::SampleShape shape;
   std::unique_ptr<model::Network> network;

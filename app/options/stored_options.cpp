@@ -119,6 +119,15 @@ TrainOptions train_options_of(const io::TrainingRecord& record) {
   return train_options_from_ini(record.configuration, record.network_text);
 }
 
+InferenceOptions inference_options_of(const StoredRun& run) {
+  const TrainOptions options = train_options_from_ini(run.configuration, run.network);
+  return {options, options.optimizer, options.validation, options.run.folder};
+}
+
+InferenceOptions inference_options_of(const io::TrainingRecord& record) {
+  return inference_options_of(StoredRun{.configuration = record.configuration, .network = record.network_text});
+}
+
 TrainOptions train_options_from_ini(const std::string& ini, const std::string& network) {
   TrainOptions options = with_network_file(stored_network({ini, network}));
   OptionTable table = train_table(options);
@@ -316,7 +325,8 @@ std::string agreement_text(const TrainOptions& options) {
   return text;
 }
 
-std::vector<std::pair<std::string, std::string>> effective_options(const TrainOptions& options) {
+std::vector<std::pair<std::string, std::string>> effective_options(const StoredRun& run) {
+  const TrainOptions options = train_options_from_ini(run.configuration, run.network);
   TrainOptions copy = with_network_file(options.network.source);  // as above
   OptionTable table = train_table(copy);
   copy = options;

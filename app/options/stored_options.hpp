@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/options/option_table.hpp"
@@ -32,6 +33,19 @@ using StoredConfiguration = std::function<StoredRun(const std::filesystem::path&
 TrainOptions train_options_from_ini(const std::string& ini, const std::string& network = {});
 /// Returns the options that a checkpoint was trained with. Throws UsageError.
 TrainOptions train_options_of(const io::TrainingRecord& record);
+
+/// The options of a training that inference with its network depends on: evaluation, prediction, text, export.
+struct InferenceOptions : LearningProblem {
+  model::OptimizerOptions optimizer;  ///< with average_decay > 0, a checkpoint has an average of the weights
+  ValidationOptions validation;
+  std::filesystem::path run;  ///< folder of the run
+};
+/// Returns the options of a stored run or a checkpoint. Throws UsageError.
+InferenceOptions inference_options_of(const StoredRun& run);
+InferenceOptions inference_options_of(const io::TrainingRecord& record);
+/// Returns the names and values of the options of a stored run that have an effect, in the user's notation and the
+/// order of the help. Throws UsageError.
+std::vector<std::pair<std::string, std::string>> effective_options(const StoredRun& run);
 
 /// Returns the text for --config that repeats the run from any working folder. It has absolute paths, and no options of
 /// a single launch. config.ini and every checkpoint contain it.

@@ -333,7 +333,4 @@ std::string unusual_text(const TrainOptions& options, const std::string& name);
 /// Returns the mode of agreement, such as "local=32, islands 4"; "" if all ranks agree in every step.
 std::string agreement_text(const TrainOptions& options);
 
-/// Returns the names and values of the options that have an effect, in the user's notation and the order of the help.
-std::vector<std::pair<std::string, std::string>> effective_options(const TrainOptions& options);
-
 }  // namespace lockstep::app

@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include "app/options/stored_options.hpp"
-#include "app/options/train_options.hpp"
 #include "app/plan/task.hpp"
 #include "io/files/durable_file.hpp"
 
@@ -125,9 +124,9 @@ RunHistory read_run(const fs::path& folder, const std::string& name) {
   run.configuration = io::read_whole(folder / "config.ini").value_or("");
   const std::string network = io::read_whole(folder / kNetworkFile).value_or("");
   try {
-    const TrainOptions options = train_options_from_ini(run.configuration, network);
-    run.options = effective_options(options);
-    run.metric = metric_in(run.records, options.validation.best_by);
+    const StoredRun stored{.configuration = run.configuration, .network = network};
+    run.options = effective_options(stored);
+    run.metric = metric_in(run.records, inference_options_of(stored).validation.best_by);
   } catch (const UsageError& error) {
     run.problem = fmt::format("{} cannot be read back: {}", (folder / "config.ini").string(), error.what());
   }

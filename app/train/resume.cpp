@@ -294,10 +294,10 @@ void check_continues(comm::Communicator& communicator, Console& console, const i
           "--resume FILE --new-optimizer-state",
           source, record.optimizer, wanted.optimizer));
     }
-    const TrainOptions before = train_options_of(record);
+    const InferenceOptions before = inference_options_of(record);
     note = require_same_data(source, record, before.data.path, plan);
     require_same_meaning(source, before.loss.kind, plan);
-    warning = check_resumed_mode(source, before.agree, plan.settings.agree, record.step);
+    warning = check_resumed_mode(source, train_options_of(record).agree, plan.settings.agree, record.step);
     if (plan.workload.optimizer.average_decay > 0 && before.optimizer.average_decay == 0 && !new_optimizer) {
       throw UsageError(fmt::format(
           "{}: the checkpoint keeps no average of the weights: leave out --average-decay, or go on in a new "
