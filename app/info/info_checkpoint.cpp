@@ -4,7 +4,6 @@
 #include <map>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -120,19 +119,13 @@ std::string describe_trained_on(const io::TrainingRecord& record) {
   return text;
 }
 
-/// Options of the run that differ from the defaults and influence what is learnt, one line each.
+/// Describes the unusual options of the run, one line each.
 std::string describe_training(const io::TrainingRecord& record) {
   std::string text;
-  const auto add = [&](std::string_view name, const std::string& value) {
-    if (!value.empty()) text += fmt::format("  {:<15}{}\n", name, io::visible_line(value));
-  };
   try {
-    const TrainOptions options = train_options_of(record);
-    add("agreement", agreement_text(options));
-    for (const char* const name : {"sampling", "class-weight", "sample-weight"}) {
-      add(name, unusual_text(options, name));
+    for (const auto& [title, value] : unusual_options(train_options_of(record))) {
+      text += fmt::format("  {:<15}{}\n", title, io::visible_line(value));
     }
-    add("frozen", fmt::format("{}", fmt::join(options.tuning.freeze, ", ")));
   } catch (const UsageError&) {  // written by another version of the program; the rest is still useful
   }
   return text;

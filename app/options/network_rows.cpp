@@ -168,7 +168,7 @@ std::string_view usual_optimizer(const model::NetworkOptions& network) {
   for (const auto& [name, value] : model::network_kind(network).training_defaults) {
     if (name == "optimizer") return value;
   }
-  return model::name_of(TrainOptions{}.optimizer.kind);
+  return model::name_of(kDefaultOptimizer);
 }
 
 }  // namespace

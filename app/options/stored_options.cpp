@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "app/options/moved_path.hpp"
 #include "app/options/network_files.hpp"
@@ -309,10 +310,15 @@ std::string option_text(const TrainOptions& options, const std::string& name) {
   return table.find(name)->text();
 }
 
+namespace {
+
+/// Returns the value of the option `name`, in the user's notation; "" if it is the default.
 std::string unusual_text(const TrainOptions& options, const std::string& name) {
   const std::string text = option_text(options, name);
   return text == option_text({}, name) ? "" : text;
 }
+
+}  // namespace
 
 std::string agreement_text(const TrainOptions& options) {
   std::string text;
@@ -323,6 +329,17 @@ std::string agreement_text(const TrainOptions& options) {
     if (!value.empty()) text += text.empty() ? value : fmt::format(", {} {}", name, value);
   }
   return text;
+}
+
+std::vector<std::pair<std::string, std::string>> unusual_options(const TrainOptions& options) {
+  std::vector<std::pair<std::string, std::string>> unusual;
+  const auto add = [&](const char* title, std::string text) {
+    if (!text.empty()) unusual.emplace_back(title, std::move(text));
+  };
+  add("agreement", agreement_text(options));
+  for (const char* const name : {"sampling", "class-weight", "sample-weight"}) add(name, unusual_text(options, name));
+  add("frozen", fmt::format("{}", fmt::join(options.tuning.freeze, ", ")));
+  return unusual;
 }
 
 std::vector<std::pair<std::string, std::string>> effective_options(const StoredRun& run) {

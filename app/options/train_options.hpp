@@ -302,8 +302,11 @@ struct LearningProblem : GivenOptions {
   bool operator==(const LearningProblem&) const = default;
 };
 
+/// The optimiser, unless the user or the network chooses another.
+inline constexpr model::OptimizerKind kDefaultOptimizer = model::OptimizerKind::adam;
+
 struct TrainOptions : LearningProblem {
-  model::OptimizerOptions optimizer{.kind = model::OptimizerKind::adam};
+  model::OptimizerOptions optimizer{.kind = kDefaultOptimizer};
   model::ScheduleOptions schedule{.base = 0.001};  ///< without total_steps; not scaled by reference_batch yet
   WorkOptions work;
   AgreeOptions agree;
@@ -328,9 +331,10 @@ std::string to_text(const Normalization& value);
 void forget_network_defaults(TrainOptions& options, const std::vector<std::string>& names);
 /// Returns the value of the option `name` of train, in the user's notation.
 std::string option_text(const TrainOptions& options, const std::string& name);
-/// Returns the same, or "" if it is the default.
-std::string unusual_text(const TrainOptions& options, const std::string& name);
 /// Returns the mode of agreement, such as "local=32, islands 4"; "" if all ranks agree in every step.
 std::string agreement_text(const TrainOptions& options);
+/// Returns titles and texts of options that differ from their defaults and influence what is learnt: agreement,
+/// sampling, weights of samples, frozen tensors.
+std::vector<std::pair<std::string, std::string>> unusual_options(const TrainOptions& options);
 
 }  // namespace lockstep::app
