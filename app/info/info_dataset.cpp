@@ -163,6 +163,8 @@ std::string storage_of(const io::StoredField& stored) {
                      stored.compressed ? ", compressed" : "");
 }
 
+constexpr std::int64_t kMaxColours = 4;
+
 /// Describes how `train` would read these data, if another program wrote them.
 std::string training_text(const io::DatasetInfo& info) {
   const std::vector<std::int64_t>& shape = info.x.sample_shape;
@@ -172,7 +174,9 @@ std::string training_text(const io::DatasetInfo& info) {
       : shape.size() == 4
           ? fmt::format("volumes of {} x {} x {}, {}", shape[0], shape[1], shape[2], counted(shape[3], "channel"))
       : shape.size() == 3
-          ? fmt::format("images of {} x {} pixels, {}", shape[0], shape[1], counted(shape[2], "channel"))
+          ? fmt::format(
+                "images of {} x {} pixels, {}{}", shape[0], shape[1], counted(shape[2], "channel"),
+                shape[2] > kMaxColours ? " (as volumes: `inputs: {x: [any, any, any, any]}` in a network's file)" : "")
       : shape.size() == 2 ? fmt::format("grey images of {} x {} pixels", shape[0], shape[1])
                           : counted(info.x.elements(), "feature");
   const std::string learns = info.y.name.empty() ? std::string("cannot learn from them: there are no labels (--y)")
@@ -275,6 +279,11 @@ std::string heading(const std::filesystem::path& path, const io::TokenDataset& d
       text += fmt::format(" '{}'", io::visible_line(tokens.texts[i]));
     }
     text += tokens.texts.size() > kMaxTextsShown ? " …\n" : "\n";
+    for (std::size_t i = 0; i < std::min(tokens.added.size(), kMaxTextsShown); ++i) {
+      const std::int64_t token = tokens.added[i];
+      text += fmt::format("  added       token {} is '{}'\n", token,
+                          io::visible_line(tokens.texts.at(static_cast<std::size_t>(token))));
+    }
   }
   if (tokens.kind == "ids") return text;
   return text + fmt::format("  begins      {} …\n", io::visible_line(beginning(dataset, io::Tokenizer(tokens))));

@@ -79,6 +79,15 @@ Survey survey(const std::filesystem::path& file) {
   return found;
 }
 
+/// Quotes a column's name for a shell.
+std::string shell_word(const std::string& name) {
+  return name.find_first_of(" \t\"'$`\\&;|<>()*?#") == std::string::npos ? name : fmt::format("\"{}\"", name);
+}
+
+std::size_t features_of(const io::CsvColumn& column) {
+  return column.holds_categories() ? column.categories().size() : 1;
+}
+
 std::string describe_contents(const io::CsvColumn& column) {
   if (column.holds_categories()) {
     const std::vector<std::string>& all = column.categories();
@@ -103,8 +112,19 @@ void describe_table_file(Console& console, const std::filesystem::path& file) {
                            separator_name(found.options.separator), found.options.header ? "with a" : "without"));
   std::vector<std::vector<std::string>> rows;
   std::int64_t missing = 0;
+  std::size_t features = static_cast<std::size_t>(table.schema().features());
+  std::vector<std::string> refused;
+  std::string names_samples;
   for (const std::size_t index : table.inputs()) {
     const io::CsvColumn& column = table.column(index);
+    const std::string name = column.name().empty() ? fmt::format("{}", index) : column.name();
+    if (column.complaint(file.string(), true)) {
+      refused.push_back(name);
+      features -= features_of(column);
+    } else if (column.counts_lines() && names_samples.empty()) {
+      names_samples = name;
+      features -= features_of(column);
+    }
     missing += column.filled();
     rows.push_back({fmt::format("  {}", index), found.options.header ? column.name() : "",
                     describe_contents(column) +
@@ -120,10 +140,13 @@ void describe_table_file(Console& console, const std::filesystem::path& file) {
   for (const std::string& text : found.complaints) console.warn(text);
   std::string command = fmt::format("lockstep pack --x {}", file.string());
   for (const std::string& words : found.proposals) command += " " + words;
+  if (!refused.empty())
+    command += fmt::format(" --ignore-columns {}", shell_word(fmt::format("{}", fmt::join(refused, ","))));
+  if (!names_samples.empty()) command += fmt::format(" --id-column {}", shell_word(names_samples));
   console.info(
-      fmt::format("  all columns make {}; those of the label are no input:\n"
+      fmt::format("  these columns make {}; those of the label are no input:\n"
                   "  {} --label-column COLUMN{} --out FOLDER",
-                  counted(table.schema().features(), "feature"), command, missing > 0 ? " --missing mean" : ""));
+                  counted(features, "feature"), command, missing > 0 ? " --missing mean" : ""));
   console.info("  (--regression where the label is a number to predict)");
 }
 

@@ -321,5 +321,12 @@ expect_out "lockstep pack --x holes.csv --label-column COLUMN --missing mean --o
 printf 'a;b;y\n1,5;2,5;0\n3,5;4,5;1\n' >german.csv
 succeeds info german.csv
 expect_out 'pack --x german.csv --separator ";" --decimal ,'; expect_silence
+printf 'id,day,b,y\n' >dates.csv
+for i in $(seq 12); do echo "$i,2024-01-$((i + 9)),$((i % 4)),$((i % 2))"; done >>dates.csv
+succeeds info dates.csv
+expect_err 'column 1 .day. .*looks like a date'
+expect_out 'these columns make 2 features'
+expect_out 'pack --x dates.csv --ignore-columns day --id-column id --label-column COLUMN --out'
+succeeds pack --x dates.csv --ignore-columns day --id-column id --label-column y --out dates
 succeeds info unnamed.csv
 expect_err "column 0 has no name"
