@@ -200,7 +200,8 @@ TokenInfo from_json(const json& all) {
 
 }  // namespace
 
-TokenInfo read_tokenizer_files(const fs::path& folder) {
+TokenInfo read_tokenizer_files(const fs::path& place) {
+  const fs::path folder = place.filename() == kJsonName ? place.parent_path() : place;
   std::optional<TokenInfo> info;
   const fs::path whole = folder / kJsonName;
   fs::path named = whole;

@@ -14,8 +14,9 @@
 namespace lockstep::io {
 
 /// A vocabulary of kind "bpe", without counts. Throws FileError for a file that is missing, larger than 64 MiB or
-/// damaged (with the line, if the file has lines), and for a tokenizer that works differently.
-TokenInfo read_tokenizer_files(const std::filesystem::path& folder);
+/// damaged (with the line, if the file has lines), and for a tokenizer that works differently. `place`: the folder, or
+/// its tokenizer.json.
+TokenInfo read_tokenizer_files(const std::filesystem::path& place);
 
 /// Writes vocab.json and merges.txt into a folder, which may exist. Each file is replaced as a whole or not at all.
 /// Throws FileError.

@@ -235,6 +235,15 @@ TEST(TokenizerFilesTest, DamageIsRefusedWithItsPlace) {
   EXPECT_THAT(refusal(), HasSubstr("no token for byte"));
 }
 
+TEST(TokenizerFilesTest, AFileStandsForItsFolder) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(error_text<FileError>([&] { read_tokenizer_files(folder.path() / "tokenizer.json"); }),
+              HasSubstr("holds no tokenizer"));
+  write_text(folder.path() / "tokenizer.json", "{\"model\": {\"type\": \"Unigram\"}}");
+  EXPECT_THAT(error_text<FileError>([&] { read_tokenizer_files(folder.path() / "tokenizer.json"); }),
+              HasSubstr("not of the type BPE"));
+}
+
 TEST(TokenizerFilesTest, ATokenizerThatWorksOtherwiseIsRefused) {
   const TemporaryFolder folder;
   const auto refusal = [&](const std::string& text) {
