@@ -76,7 +76,10 @@ class Expression {
  private:
   static constexpr int kMaxDepth = 64;
 
-  [[noreturn]] void no_expression() const { refuse(fmt::format("$({}) is no expression", text_)); }
+  [[noreturn]] void no_expression() const {
+    refuse(fmt::format("$({}) is no expression{}", text_,
+                       text_.find('$') == std::string_view::npos ? "" : ": names in it have no $ of their own"));
+  }
   void skip() {
     while (at_ < text_.size() && text_[at_] == ' ') ++at_;
   }

@@ -98,6 +98,7 @@ TEST(Expression, RefusesWhatIsNone) {
   EXPECT_THAT(wrong("$(a +)"), HasSubstr("$(a +) is no expression"));
   EXPECT_THAT(wrong("$(a"), HasSubstr("has no )"));
   EXPECT_THAT(wrong("$(a b)"), HasSubstr("is no expression"));
+  EXPECT_THAT(wrong("$($a * 2)"), HasSubstr("is no expression: names in it have no $ of their own"));
   EXPECT_THAT(wrong("$()"), HasSubstr("is no expression"));
   EXPECT_THAT(wrong("$"), HasSubstr("$ stands before a name"));
   EXPECT_THAT(wrong("$(word + 1)"), HasSubstr("relu is a word, and no number"));
