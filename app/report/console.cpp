@@ -54,9 +54,16 @@ bool has_room(int descriptor, int milliseconds) {
 
 /// Escapes text from outside (io::visible_text). All messages of the program pass through here, or are fields of a
 /// line.
+/// Each line of the text, with the prefix before it.
 std::string as_lines(std::string_view prefix, std::string_view text) {
   while (text.ends_with('\n')) text.remove_suffix(1);
-  return fmt::format("{}{}\n", prefix, io::visible_text(text));
+  const std::string visible = io::visible_text(text);
+  std::string lines(prefix);
+  for (const char letter : visible) {
+    lines += letter;
+    if (letter == '\n') lines += prefix;
+  }
+  return lines + "\n";
 }
 
 }  // namespace

@@ -102,6 +102,8 @@ TEST_F(ConsoleTest, SaysEachMessageAsWholeLines) {
   console.warn("careful");
   EXPECT_EQ(output_.text(), "one\ntwo\nthree\n");
   EXPECT_EQ(error_.text(), "warning: careful\n");
+  console.warn("one\nanother");
+  EXPECT_EQ(error_.text(), "warning: one\nwarning: another\n");
 }
 
 TEST_F(ConsoleTest, CopiesEverythingButTheBarIntoTheLog) {
