@@ -30,7 +30,7 @@ constexpr std::string_view kPackExamples =
     "      pack images from pictures/, which has a folder of JPEG and PNG files for each class\n"
     "  mpirun -np 4 lockstep pack --x measured.h5 --shards 64 --out shards/measured\n"
     "      pack with four ranks; the shards have the same bytes as with one process\n"
-    "  lockstep pack --x input.txt --validation 0.1 --out shards/shakespeare\n"
+    "  lockstep pack volumes/*.txt --validation 0.1 --out shards/novels\n"
     "  lockstep pack --x ptb.train.txt --tokenizer word --vocabulary 10000 --out shards/ptb/train\n"
     "  lockstep pack --x ptb.valid.txt --vocabulary-from shards/ptb/train --out shards/ptb/validation\n"
     "  lockstep pack --x input.txt --tokenizer bpe --tokenizer-files gpt2 --out shards/shakespeare-bpe\n"
@@ -55,16 +55,22 @@ const std::vector<Choice<std::optional<PackFormat>>>& formats() {
   return all;
 }
 
+bool is_hdf5_name(std::string_view name) {
+  return name.ends_with(".h5") || name.ends_with(".hdf5") || name.ends_with(".hdf");
+}
+
 std::optional<PackFormat> format_of_folder(const fs::path& folder) {
-  bool has_folders = false;
+  bool has_folders = false, has_hdf5 = false;
   std::error_code unreadable;
   for (const auto& entry : fs::directory_iterator(folder, unreadable)) {
     const std::string name = entry.path().filename().string();
     if (name == "data_batch_1.bin") return PackFormat::cifar10;
     if (name == "fine_label_names.txt") return PackFormat::cifar100;
     has_folders = has_folders || entry.is_directory(unreadable);
+    has_hdf5 = has_hdf5 || is_hdf5_name(name);
   }
-  return has_folders ? std::optional(PackFormat::images) : std::nullopt;
+  if (has_folders) return PackFormat::images;
+  return has_hdf5 ? std::optional(PackFormat::hdf5) : std::nullopt;
 }
 
 /// The format for the name of a file or folder; nullopt if the name does not decide it.
@@ -77,7 +83,7 @@ std::optional<PackFormat> format_of(const fs::path& file) {
   if (name.ends_with(".npy")) return PackFormat::npy;
   if (name.ends_with(".npz")) return PackFormat::npz;
   if (name.ends_with(".csv") || name.ends_with(".tsv")) return PackFormat::csv;
-  if (name.ends_with(".h5") || name.ends_with(".hdf5") || name.ends_with(".hdf")) return PackFormat::hdf5;
+  if (is_hdf5_name(name)) return PackFormat::hdf5;
   if (name.ends_with(".txt")) return PackFormat::text;
   if ((name.starts_with("data_batch_") || name == "test_batch.bin") && name.ends_with(".bin"))
     return PackFormat::cifar10;
@@ -278,6 +284,11 @@ void add_synthetic_options(OptionTable& table, PackOptions& options) {
       .only_with("format", {"synthetic"});
 }
 
+bool takes_several(PackFormat format) {
+  return format == PackFormat::cifar10 || format == PackFormat::cifar100 || format == PackFormat::text ||
+         format == PackFormat::tokens;
+}
+
 /// Checks that the option table cannot express.
 void check_format(const OptionTable& table, const PackOptions& options) {
   const auto given = [&](std::string_view name) { return table.find(name)->source() != OptionSource::default_value; };
@@ -289,6 +300,11 @@ void check_format(const OptionTable& table, const PackOptions& options) {
   }
   if (given("seed") && options.format != PackFormat::synthetic && options.validation == 0) {
     throw UsageError("--seed has an effect only with --format synthetic or with --validation");
+  }
+  if (const std::vector<fs::path> files = options.inputs(); files.size() > 1 && !takes_several(*options.format)) {
+    throw UsageError(
+        fmt::format("--x: {} and {}: this format takes one file or folder; cifar, text and tokens take several",
+                    files[0].string(), files[1].string()));
   }
   if (options.tokenizer == "byte" && given("vocabulary")) {
     throw UsageError("--vocabulary has no effect on --tokenizer byte: there are 256 bytes");
@@ -330,12 +346,20 @@ PackOptions parse_pack(const std::vector<std::string>& arguments) {
   OptionTable table("lockstep pack");
   table.group("Input");
   table.add_choice("format", options.format, "NAME", "input format; default: by the name of --x", formats());
-  table.add("x", options.x, "FILE",
-            "samples: IDX (also .gz), NumPy .npy or .npz, a table with samples and labels (.csv, .tsv), HDF5 (.h5; a "
-            "folder of such files with --format hdf5), CIFAR batches (.bin, or their folder for the training batches), "
-            "a folder with a folder of images per class, text (.txt, also .gz), or tokens (uint16 .bin). CIFAR, text "
-            "and tokens: also several files, comma-separated");
-  table.find("x")->positional();
+  table
+      .add_free(
+          "x", Option::Shape::value, "FILE",
+          "samples: IDX (also .gz), NumPy .npy or .npz, a table with samples and labels (.csv, .tsv), HDF5 (.h5, or a "
+          "folder of such files), CIFAR batches (.bin, or their folder for the training batches), a folder with a "
+          "folder of images per class, text (.txt, also .gz), or tokens (uint16 .bin). CIFAR, text and tokens: also "
+          "several files, comma-separated, or one after another without --x",
+          [&options](const Option&, const std::string& text) {
+            options.x = options.x.empty() ? text : options.x.string() + "," + text;
+            return std::string();
+          },
+          [&options] { return options.x.string(); })
+      .positional()
+      .several();
   table.add("y", options.y, "FILE", "labels or targets, for idx and npy").only_with("format", {"idx", "npy"});
   table
       .add("mask", options.mask,

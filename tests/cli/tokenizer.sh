@@ -31,8 +31,12 @@ expect_out 'tokens \(bpe\); vocabulary of 304'
 mv one elsewhere
 succeeds info text/train
 expect_out 'vocabulary  304 of kind bpe, 2 bytes stored per token'; expect_out 'begins      The quick brown fox 1 '
+expect_out "added       token 303 is '<.endoftext.>'"
 succeeds pack --x more.txt --vocabulary-from text --out again
 expect_out 'vocabulary of 304'
+check "several texts without --x; tokenizer.json itself"
+succeeds pack corpus.txt more.txt --vocabulary-from text --out both
+expect_out 'text corpus.txt more.txt'
 check "a corpus of another tokenizer is no validation of this one"
 run pack --x corpus.txt --tokenizer bpe --tokenizer-files two --out other
 fails 2 'another vocabulary' train --data text/train --validation other --model gpt --context 8 --layers 1 --heads 2 --width 16 --steps 1 --run no

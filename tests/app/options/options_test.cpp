@@ -17,6 +17,7 @@
 #include "app/options/usage_error.hpp"
 #include "app/pack/pack_options.hpp"
 #include "app/train/train_command_line.hpp"
+#include "io/io_test_support.hpp"
 #include "model/network.hpp"
 #include "support/message_of.hpp"
 
@@ -88,7 +89,8 @@ TEST(PackOptionsTest, ToldTheFormatByTheName) {
   EXPECT_EQ(parse_pack({"--x", "a.bin", "--format", "idx", "--out", "o"}).format, PackFormat::idx);
   EXPECT_EQ(complaint(parse_pack, {"--x", "a.bin", "--out", "o"}), "--x: there is no file or folder a.bin");
   EXPECT_EQ(parse_pack({"a.npy", "--out", "o"}).x, "a.npy");
-  EXPECT_EQ(complaint(parse_pack, {"a.npy", "b", "--out", "o"}), "a.npy and b contradict each other");
+  EXPECT_EQ(complaint(parse_pack, {"a.npy", "b", "--out", "o"}),
+            "--x: a.npy and b: this format takes one file or folder; cifar, text and tokens take several");
   EXPECT_EQ(
       complaint(parse_pack, {"--x", "/dev/null", "--out", "o"}),
       "--x: the name /dev/null does not tell the format; add --format idx, npy, npz, csv, hdf5, cifar10, cifar100, "
@@ -96,6 +98,15 @@ TEST(PackOptionsTest, ToldTheFormatByTheName) {
       "tokens");
   EXPECT_EQ(parse_pack({"--x", "a/data_batch_1.bin,a/data_batch_2.bin", "--out", "o"}).format, PackFormat::cifar10);
   EXPECT_EQ(parse_pack({"--x", "ptb.train.txt", "--out", "o"}).format, PackFormat::text);
+  const io::TemporaryFolder folder;
+  io::write_text(folder.path() / "snapshot_1.hdf5", "");
+  EXPECT_EQ(parse_pack({folder.path().string(), "--out", "o"}).format, PackFormat::hdf5);
+}
+
+TEST(PackOptionsTest, TakesSeveralTexts) {
+  const std::vector<std::filesystem::path> both{"a.txt", "b.txt"};
+  EXPECT_EQ(parse_pack({"a.txt", "b.txt", "--out", "o"}).inputs(), both);
+  EXPECT_EQ(parse_pack({"--x", "a.txt,b.txt", "--out", "o"}).inputs(), both);
 }
 
 TEST(PackOptionsTest, SeparatesTablesByTheirName) {
