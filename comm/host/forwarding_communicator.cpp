@@ -9,9 +9,17 @@ ForwardingCommunicator::ForwardingCommunicator(Communicator& inner)
 
 void ForwardingCommunicator::go_on_with(Communicator& inner) {
   before_ += inner_->exposed_seconds() - inner.exposed_seconds();  // keeps the total unchanged
-  inner_ = &inner;
+  {
+    const std::lock_guard lock(switching_);
+    inner_ = &inner;
+  }
   set_position(inner.rank(), inner.size(), inner.first_rank());
   set_transport_note(inner.transport_note());
+}
+
+void ForwardingCommunicator::do_note_wait(std::string_view text) {
+  const std::lock_guard lock(switching_);
+  inner_->note_wait(text);
 }
 
 void ForwardingCommunicator::do_all_gather(std::span<std::byte> data, std::size_t element_bytes) {

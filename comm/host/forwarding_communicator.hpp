@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <memory_resource>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -58,13 +59,14 @@ class ForwardingCommunicator : public Communicator {
   void do_note_activity(const char* what, std::int64_t step) noexcept override { inner_->note_activity(what, step); }
   void do_begin_long_operation(const char* what) override { inner_->begin_long_operation(what); }
   void do_end_long_operation() noexcept override { inner_->end_long_operation(); }
-  void do_note_wait(std::string_view text) override { inner_->note_wait(text); }
+  void do_note_wait(std::string_view text) override;
   double do_set_deadline(double seconds) override { return inner_->set_deadline(seconds); }
   bool do_check_peers() override { return inner_->check_peers(); }
 
  private:
   Communicator* inner_;
-  double before_ = 0;  ///< exposed seconds of earlier communicators, less those of the present one at the switch
+  std::mutex switching_;  ///< guards inner_ between a switch and note_wait(), which comes from any thread
+  double before_ = 0;     ///< exposed seconds of earlier communicators, less those of the present one at the switch
 };
 
 }  // namespace lockstep::comm
