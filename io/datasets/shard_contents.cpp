@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,7 +11,6 @@
 #include "io/datasets/delivered_numbers.hpp"
 #include "io/files/element_cast.hpp"
 #include "io/files/plural.hpp"
-#include "io/shards/whole_range.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -39,7 +37,6 @@ ShardContents::ShardContents(const DatasetOptions& options)
   lay_side_by_side();
   understand_masks(options);
   only_target.stored = info.y;
-  require_distinct_numbers();
 }
 
 FileType ShardContents::x_type() const noexcept {
@@ -228,38 +225,6 @@ void ShardContents::understand_masks(const DatasetOptions& options) {
                                 *info.ignored_label, *options.ignored_label));
   }
   info.ignored_label = options.ignored_label;
-}
-
-void ShardContents::require_distinct_numbers() const {
-  for (const Column& input : inputs) require_distinct_numbers(input.stored.type, input.field);
-  for (const Column& target : targets) require_distinct_numbers(target.stored.type, target.field);
-  if (has_y() && targets.empty() && !info.labels_are_classes) require_distinct_numbers(stored_y.type, y_field);
-}
-
-void ShardContents::require_distinct_numbers(FileType type, std::size_t field) const {
-  constexpr std::int64_t kMaxSamples = 256;
-  constexpr std::size_t kMaxBytes = std::size_t{16} << 20;
-  if (type != FileType::int64 && type != FileType::uint64) return;
-  const StoredField& stored = set.file(0).fields()[field];
-  const auto fit = static_cast<std::int64_t>(kMaxBytes / stored.field.bytes());
-  const std::int64_t count = std::min({fit, info.samples, kMaxSamples});
-  if (count < 2) return;
-  std::vector<WholeRange> ranges(static_cast<std::size_t>(stored.field.elements()));
-  std::vector<std::byte> sample(stored.field.bytes());
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t row = info.samples * i / count;
-    const std::size_t shard = set.shard_of(row);
-    set.read(shard, field, row - set.shards()[shard].first, 1, sample);
-    with_elements(type, sample, [&](auto numbers) {
-      if constexpr (std::is_integral_v<typename decltype(numbers)::value_type>) {
-        for (std::size_t j = 0; j < numbers.size(); ++j) ranges[j].add(numbers[j]);
-      }
-    });
-  }
-  const auto blurred = std::ranges::find_if(ranges, &WholeRange::is_blurred);
-  if (blurred == ranges.end()) return;
-  throw FileError(fmt::format("{}: {}{} holds {}: subtract one of them from all", path_of(0), stored.dataset,
-                              place_text(stored.field.sample_shape, blurred - ranges.begin()), blurred->in_words()));
 }
 
 std::string ShardContents::label_place(std::int64_t first, std::size_t index) const {

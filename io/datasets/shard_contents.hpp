@@ -76,10 +76,6 @@ struct ShardContents {
   void together(const std::vector<FieldRange>& ranges);
   /// Sets the extents of masks. Refuses a number at each position, and ignored labels without masks.
   void understand_masks(const DatasetOptions& options);
-  /// Refuses whole numbers of 64 bits, inputs or numbers to predict, that float64 does not tell apart. Reads up to 256
-  /// samples, evenly spread.
-  void require_distinct_numbers() const;
-  void require_distinct_numbers(FileType type, std::size_t field) const;
   std::shared_ptr<ShardSet> open_packed(const DatasetOptions& options);
   void describe_without_manifest(const DatasetOptions& options);
   /// Selects the fields of other programs' files.

@@ -1,7 +1,6 @@
 #include "io/formats/csv_column.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -53,21 +52,6 @@ void CsvColumn::add(std::string_view cell, std::int64_t line) {
   centre_ += from_centre / static_cast<double>(numbers_);
   squares_ += from_centre * (value - centre_);
   rounding_ = std::max(rounding_, std::abs(value - static_cast<double>(static_cast<float>(value))));
-  add_whole(cell);
-}
-
-/// Compares a whole number of many digits with its float64.
-void CsvColumn::add_whole(std::string_view cell) {
-  constexpr std::size_t kAlwaysExact = 15;  // digits
-  if (cell.size() <= kAlwaysExact) return;
-  const std::string plain = csv_plain(cell, *style_);
-  const char* const end = plain.data() + plain.size();
-  const auto add = [&](auto whole) {
-    const auto [stop, error] = std::from_chars(plain.data(), end, whole);
-    if (error == std::errc() && stop == end) wide_.add(whole);
-    return error == std::errc();
-  };
-  if (!add(std::int64_t{})) add(std::uint64_t{});
 }
 
 void CsvColumn::add_text(std::string_view cell, std::int64_t line) {
@@ -126,14 +110,6 @@ std::string CsvColumn::refusal(const std::string& file, const Seen& seen) const 
   return number_refusal(file, seen.line, text_, seen.cell, *style_);
 }
 
-std::optional<std::string> CsvColumn::blurred(const std::string& file) const {
-  if (!wide_.is_blurred()) return std::nullopt;
-  return fmt::format(
-      "{}: {} holds {}: subtract one of them from all, take them as categories (--categories \"{}\"), or leave the "
-      "column out (--ignore-columns; --id-column makes it the name of each sample)",
-      file, text_, wide_.in_words(), name_);
-}
-
 std::optional<std::string> CsvColumn::complaint(const std::string& file, bool texts_are_welcome) const {
   if (known_ && known_->kind == TableColumn::Kind::categories) {
     if (first_missing_) return refusal(file, *first_missing_);
@@ -148,7 +124,6 @@ std::optional<std::string> CsvColumn::complaint(const std::string& file, bool te
   if (first_missing_ && (!mixed || first_missing_->line < first_text_->line)) return refusal(file, *first_missing_);
   if (mixed) return refusal(file, *first_text_);
   if (!holds_categories()) {
-    if (auto text = blurred(file)) return text;
     if (numbers_ > 0 || numbers_only) return std::nullopt;
     return fmt::format("{}: {} is empty: leave it out with --ignore-columns", file, text_);
   }

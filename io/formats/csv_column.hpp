@@ -12,7 +12,6 @@
 
 #include "io/formats/csv_number.hpp"
 #include "io/shards/table_schema.hpp"
-#include "io/shards/whole_range.hpp"
 
 namespace lockstep::io {
 
@@ -30,8 +29,6 @@ class CsvColumn {
   void add(std::string_view cell, std::int64_t line);
   /// Counts a missing cell, which becomes the mean, or none of the categories.
   void fill() { ++filled_; }
-  /// The reason why the numbers cannot be used, one sentence: float64 does not tell them apart.
-  std::optional<std::string> blurred(const std::string& file) const;
   /// Sorts the categories. Call it after the last cell.
   void finish();
   /// The reason why the column cannot be used, one sentence: numbers and texts in one column, dates, numbers in another
@@ -74,7 +71,6 @@ class CsvColumn {
   };
   std::string category_name(std::string_view cell) const;
   void add_text(std::string_view cell, std::int64_t line);
-  void add_whole(std::string_view cell);
   std::string refusal(const std::string& file, const Seen& seen) const;
 
   std::size_t index_;
@@ -88,7 +84,6 @@ class CsvColumn {
   double sum_ = 0, first_ = 0, least_ = 0, greatest_ = 0;
   double centre_ = 0, squares_ = 0;  ///< mean so far, sum of squared deviations from it (Welford 1962)
   double rounding_ = 0;              ///< largest change of a number by rounding to float32
-  WholeRange wide_;                  ///< whole numbers of 16 digits and more
   bool consecutive_ = true;
   std::optional<std::string> padded_;
   std::optional<Seen> first_text_, first_missing_, first_odd_, first_unknown_;

@@ -277,9 +277,6 @@ void CsvTable::scan(CsvRecords& records) {
       complain(std::move(*text));
     }
   }
-  for (const std::size_t column : labels_) {
-    if (auto text = columns_[column].blurred(file_.string())) complain(std::move(*text));
-  }
   if (label_is_class_ && !labels_.empty()) {
     classes_.finish(count_);
     if (auto text = classes_.complaint(file_.string(), columns_[labels_[0]].text())) complain(std::move(*text));

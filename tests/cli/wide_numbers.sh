@@ -56,31 +56,6 @@ for name in large large_y; do
     -n 2 train $name.h5 --steps 5 --optimizer sgd --model linear --run runs/r
   fails 1 'sample (17|23) holds .*beyond the range of float32' pack --x $name.h5 --out packed
 done
-check "whole numbers that float64 does not tell apart"
-python3 - <<'END'
-import h5py, numpy as np
-k = np.arange(400)
-high = (k % 7).astype("u8") + np.uint64(2**63)
-def write(name, x, y):
-    with h5py.File(name + ".h5", "w") as f: f["x"], f["y"] = x, y
-write("high_x", np.stack([k.astype("u8"), high], 1), (k % 7 > 3).astype("i4"))
-write("high_y", (k % 7)[:, None].astype("f4"), high)
-write("low_y", (k % 7)[:, None].astype("f4"), k % 7 + np.iinfo("i8").min)
-write("nanoseconds", (k * 86_400_000_000_123 + 1_700_000_000_000_000_001)[:, None], (k % 7 > 3).astype("i4"))
-np.save("high.npy", high[:, None]); np.save("high_y.npy", (k % 7 > 3).astype("i4"))
-with open("high.csv", "w") as f: f.write("id,a,b\n" + "".join(f"{h},{i},{i % 2}\n" for i, h in zip(k, high)))
-END
-high='whole numbers from 9223372036854775808 to 9223372036854775814, which float64 moves by up to 6'
-fails 1 "high_x\\.h5: x at \\[1\\] holds $high" -n 2 train high_x.h5 --steps 5 --run runs/high
-fails 1 "high_x\\.h5: x at \\[1\\] holds $high" pack --x high_x.h5 --out packed_high
-fails 1 "high_y\\.h5: y holds $high" train high_y.h5 --loss mean-squared-error --steps 5 --run runs/high
-fails 1 "low_y\\.h5: y holds whole numbers from -9223372036854775808 to" train low_y.h5 --loss mean-squared-error --steps 5 --run runs/high
-fails 1 "high_npy.*: x holds $high" pack --x high.npy --y high_y.npy --out high_npy
-fails 1 "high_npy.*: x holds $high" train high_npy --steps 5 --run runs/high
-succeeds train nanoseconds.h5 --steps 5 --run runs/nanoseconds
-fails 1 "high\\.csv: column 0 \\(id\\) holds $high.*--id-column" pack --x high.csv --label-column b --out high_csv
-fails 1 "high\\.csv: column 0 \\(id\\) holds $high" pack --x high.csv --label-column id --regression --out high_csv
-succeeds pack --x high.csv --label-column b --id-column id --out high_ids
 check "tables likewise"
 python3 - <<'END'
 import h5py
