@@ -76,6 +76,33 @@ kill -TERM "$job"
 finish 20
 expect_status 75
 
+check "the same where ranks go on without one that has died"
+rm up
+script forwards <<'END'
+OMPI_COMM_WORLD_RANK=0 setsid "$@" &
+trap 'kill -USR1 -$!' USR1
+wait $!
+wait $!
+exit 0
+END
+"$tree/slurm/stop_in_time" ./forwards -- ./starts --agree async >out 2>err &
+job=$!
+wait_for 20 test -e up
+kill -TERM "$job"
+finish 30
+expect_status 75; expect_silence
+check "a signal to app/launch, which looks for the script beside it"
+rm up
+script slow/realpath ": >$work/looks; sleep 1; exec $(command -v realpath) \"\$@\""
+script slow/mpirun 'echo "mpirun (Open MPI) 4.1.4"; [ "$1" = --version ] || { : >up; sleep 30; }'
+PATH=$work/slow:$PATH "$tree/app/launch" 2 ./asks >out 2>err &
+job=$!
+wait_for 20 test -e looks
+kill -TERM "$job"
+finish 20
+expect_status 75; expect_silence; expect_no_file up
+: >up
+
 check "a signal that comes while the ranks are started reaches them"
 rm up
 script drops 'trap : USR1; : >up; sleep 3; exec ./asks'
