@@ -23,9 +23,8 @@ namespace {
 /// Pieces of a dataset: piece k holds up to `samples` samples and starts at sample first(k).
 struct Pieces {
   std::int64_t all, count, samples;
-  std::int64_t first(std::int64_t piece) const {
-    return count * samples >= all ? piece * samples : all * piece / count;
-  }
+  bool are_all() const { return count * samples >= all; }
+  std::int64_t first(std::int64_t piece) const { return are_all() ? piece * samples : all * piece / count; }
 };
 
 Pieces pieces_of(const io::Dataset& data) {
@@ -60,13 +59,14 @@ constexpr std::string_view kContents = ", contents ";
 
 class DataWithContents final : public io::DatasetView {
  public:
-  DataWithContents(std::shared_ptr<io::Dataset> data, std::uint64_t contents)
-      : DatasetView(std::move(data)), contents_(contents) {}
+  DataWithContents(std::shared_ptr<io::Dataset> data, std::uint64_t contents, bool of_all)
+      : DatasetView(std::move(data)), contents_(contents), of_all_(of_all) {}
   std::string fingerprint() const override {
     return fmt::format("{}{}{}", data().fingerprint(), kContents, io::to_hex(contents_));
   }
-  /// Covers all that the order of the samples depends on, too.
+  /// Covers all that the order of the samples depends on, too. Unknown if only pieces of the data were read.
   std::string contents() const override {
+    if (!of_all_) return "";
     const std::string order =
         fmt::format("{} {} {}", fmt::join(data().shard_counts(), ","), data().stored_bytes(), data().block_multiple());
     return fmt::format("{} {}", io::to_hex(contents_), io::to_hex(io::checksum(std::as_bytes(std::span(order)))));
@@ -74,6 +74,7 @@ class DataWithContents final : public io::DatasetView {
 
  private:
   std::uint64_t contents_;
+  bool of_all_;
 };
 
 }  // namespace
@@ -81,11 +82,11 @@ class DataWithContents final : public io::DatasetView {
 std::unique_ptr<io::Dataset> with_contents(comm::Communicator& communicator, std::unique_ptr<io::Dataset> data) {
   const auto unchecked = [](const io::ShardInfo& shard) { return shard.checksum_x.empty(); };
   if (std::ranges::none_of(data->shards(), unchecked)) return data;
+  const Pieces pieces = pieces_of(*data);
   std::uint64_t contents = 0;
   comm::all_succeed(communicator, [&] {
     if (communicator.rank() != 0) return;
     const comm::LongOperation reading(communicator, "reading the data");
-    const Pieces pieces = pieces_of(*data);
     io::Checksum sum;
     for (std::int64_t piece = 0; piece < pieces.count; ++piece) {
       const std::int64_t first = pieces.first(piece);
@@ -95,7 +96,7 @@ std::unique_ptr<io::Dataset> with_contents(comm::Communicator& communicator, std
   });
   communicator.broadcast(std::as_writable_bytes(std::span(&contents, 1)), 0);
   communicator.wait("reading the data");
-  return std::make_unique<DataWithContents>(std::move(data), contents);
+  return std::make_unique<DataWithContents>(std::move(data), contents, pieces.are_all());
 }
 
 std::string fingerprint_without_contents(const io::Dataset& data) {

@@ -156,8 +156,8 @@ std::vector<std::string> changes_of(const io::DataDescription& before, const io:
   compare("targets", listed(before.target_names), listed(now.target_names));
   if (!changes.empty()) return changes;
   const bool known = !before.contents.empty() && !now.contents.empty();
-  changes.emplace_back(known ? "its numbers are others now, or in another order"
-                             : "its files, their numbers or their order are others now");
+  changes.emplace_back(known ? "its numbers, their types or order, or the part taken by --validation are others now"
+                             : "its files, their numbers or order, or the part taken by --validation are others now");
   return changes;
 }
 

@@ -246,11 +246,12 @@ std::string require_same_data(const std::string& source, const io::TrainingRecor
   const bool is_there = path == fs::absolute(plan.settings.data.path).lexically_normal();
   const std::string changes = fmt::format("{}", fmt::join(changes_of(before, now), "; "));
   const std::string remedy = [&] {
-    if (!is_there && before.contents.empty() && !now.contents.empty()) {
+    if (!is_there && before.contents.empty()) {
       return std::string("The checkpoint knows its files by their names, too: give them the names that they had");
     }
     if (!is_there) return fmt::format("Give --data {}", path.string());
-    if (record.program_version == plan.record.program_version) return std::string("Restore the files and their order");
+    if (record.program_version == plan.record.program_version)
+      return std::string("Restore the files, their order and --validation");
     return fmt::format(
         "Restore the files and their order, or go on with lockstep {}, which wrote the checkpoint and may "
         "number files or classes otherwise",

@@ -57,7 +57,7 @@ class DatasetSource final : public SampleSource {
   }
   std::int64_t count() const override { return count_; }
   std::string description() const override {
-    return fmt::format("hdf5 {}{}", path_.filename().string(), kept_.empty() ? "" : kLeftOut);
+    return fmt::format("hdf5 {}{}", (path_ / "").parent_path().filename().string(), kept_.empty() ? "" : kLeftOut);
   }
   bool labels_are_classes() const override { return data_.info().labels_are_classes; }
   std::vector<std::string> class_names() const override { return data_.info().class_names; }

@@ -285,8 +285,8 @@ void ShardContents::describe_without_manifest(const DatasetOptions& options) {
   const ShardFile& first = set.file(0);
   info.samples = set.rows();
   take_fields(first, options);
-  info.source = options.path.filename().string();
-  if (const auto& attributes = first.attributes()) {  // shards that have lost their manifest
+  info.source = (options.path / "").parent_path().filename().string();  // the slash: "folder/" has a name, too
+  if (const auto& attributes = first.attributes()) {                    // shards that have lost their manifest
     info.labels_are_classes = attributes->labels == Labels::classes;
     info.classes = attributes->classes;
     info.ignored_label = attributes->ignored_label;

@@ -242,10 +242,8 @@ ShardSet::ShardSet(const std::filesystem::path& path, const std::string& x, cons
   };
   for (auto& [one, opened] : open_foreign(paths, open_one, left_out)) {
     const std::size_t shard = slots_.size();
-    if (shard > 0) {
-      require_like_first(file(0), opened);
-      note_units(opened);
-    }
+    if (shard > 0) require_like_first(file(0), opened);
+    note_units(opened);
     const auto& fields = opened.fields();
     list(one, opened.count(), opened.bytes(), fields[0].checksum, opened.targets() > 0 ? fields[1].checksum : "");
     slots_.emplace_back();
@@ -273,17 +271,19 @@ ShardSet::ShardSet(const std::filesystem::path& path, const std::string& x, cons
   explain_layouts();
 }
 
-/// Warns if a field of `file` is in another unit than in the first file, once for all files.
+/// Warns if a field of `file` is in another unit than in an earlier file, once for all files.
 void ShardSet::note_units(const ShardFile& file) {
-  const ShardFile& first = this->file(0);
-  for (std::size_t f = 0; f < file.fields().size() && !units_differ_; ++f) {
-    const std::string &unit = file.fields()[f].field.unit, &before = first.fields()[f].field.unit;
-    units_differ_ = unit != before && !unit.empty() && !before.empty();
+  units_.resize(file.fields().size());
+  for (std::size_t f = 0; f < units_.size() && !units_differ_; ++f) {
+    const std::string& unit = file.fields()[f].field.unit;
+    if (unit.empty()) continue;
+    if (units_[f].unit.empty()) units_[f] = {unit, file.path().filename().string()};
+    units_differ_ = unit != units_[f].unit;
     if (!units_differ_) continue;
     warnings_.push_back(
         fmt::format("{}: {} is in {}, and in its sibling {} in {}: is that meant? The numbers are "
                     "taken as they are",
-                    file.path().string(), file.fields()[f].dataset, unit, first.path().filename().string(), before));
+                    file.path().string(), file.fields()[f].dataset, unit, units_[f].file, units_[f].unit));
   }
 }
 

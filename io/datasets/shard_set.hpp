@@ -129,7 +129,11 @@ class ShardSet {
   std::vector<std::int64_t> firsts_;  ///< first row of each shard, for the search of a row's shard
   std::vector<std::string> warnings_, text_classes_;
   std::int64_t rows_ = 0;
-  bool units_differ_ = false;  ///< between files, which a warning says
+  struct KnownUnit {
+    std::string unit, file;
+  };
+  std::vector<KnownUnit> units_;  ///< of each field, and the first file that says it
+  bool units_differ_ = false;     ///< between files, which a warning says
   mutable BlockCache cache_;
 };
 

@@ -98,10 +98,11 @@ WindowDataset::WindowDataset(std::shared_ptr<Dataset> given, const WindowOptions
   info_.targets.clear();  // they are adjacent in y
   info_.samples = windows.series * (windows.steps - needed + 1);
   const std::string unit = info_.x.unit, forecast = has_targets_ ? info_.y.unit : unit;
+  const bool two_units = !unit.empty() && !forecast.empty() && unit != forecast;  // a window has numbers of both
   info_.x = {info_.x.name,
              x_type_,
              {options.window, numbers_ + (has_targets_ ? targets_ : 0)},
-             unit == forecast ? unit : std::string()};
+             two_units ? unit + ", " + forecast : unit + (unit.empty() ? forecast : "")};
   info_.y = {options.to_the_end ? "" : "y", y_type_, {options.horizon * targets_}, forecast};
   info_.labels_are_classes = false;
   info_.classes = 0;

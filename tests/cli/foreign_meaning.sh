@@ -40,7 +40,7 @@ def with_units(name, of_x, of_y):
         if of_y: f["y"].attrs["units"] = np.bytes_(of_y)
 for name, units in {"kelvin": ("kelvin", "m"), "celsius": ("celsius ", "m"), "feet": ("kelvin", "ft"),
                     "bare": ("", "")}.items(): with_units(name, *units)
-os.makedirs("units"); with_units("units/a", "K", "m"); with_units("units/b", "degC", "m")
+os.makedirs("units"); with_units("units/a", "", "m"); with_units("units/b", "K", "m"); with_units("units/c", "degC", "m")
 rows = np.sin(np.arange(240) / 5).astype("f4")[:, None] + np.arange(240)[:, None].astype("f4")
 os.makedirs("days"); os.makedirs("series")
 for i in range(12):
@@ -76,7 +76,7 @@ begin_with large.h5; go_on_with large.h5 2
 expect_status 0
 check "what a run says of changed data, and what to do"
 begin_with good.h5; go_on_with other_x.h5 1
-expect_error 1 "$changed, though it has the same path \(its numbers are others now, or in another order\).* Restore the files and their order"
+expect_error 1 "$changed, though it has the same path \(its numbers, .* are others now\).* Restore the files, their order and --validation"
 cp other_x.h5 elsewhere.h5
 fails 1 "elsewhere.h5 is not the data .*, which was .*data.h5 .* Give --data .*data.h5, or start a new run" \
   train --resume --run runs/r --steps 6 --data elsewhere.h5
@@ -87,6 +87,9 @@ begin_with good.h5
 mkdir moved; mv data.h5 moved/renamed.h5
 succeeds -n 2 train --resume --run runs/r --steps 6 --data moved/renamed.h5
 expect_out 'continuing after step 4'; expect_out 'moved/renamed.h5 has the contents of data.h5, with which the run began'
+begin_with large.h5
+cp large.h5 renamed.h5
+fails 1 'renamed.h5 is not the data .* knows its files by their names, too' train --resume --run runs/r --steps 6 --data renamed.h5
 check "other numbers in the training part alone"
 begin_with good.h5 --validation 0.2; go_on_with other_x.h5 1
 expect_error 1 "$changed"
@@ -157,7 +160,11 @@ begin_with kelvin.h5; go_on_with celsius.h5 1
 expect_status 0; expect_err "data.h5: x is in celsius, and $began kelvin"
 check "files of one folder in two units"
 must_run train --data units "${train[@]}" --steps 1 --run runs/units
-expect_err 'b.h5: x is in degC, and in its sibling a.h5 in K: is that meant\?'
+expect_err 'c.h5: x is in degC, and in its sibling b.h5 in K: is that meant\?'
+check "windows of inputs and targets in two units"
+must_run train --data kelvin.h5 --window 6 --steps 2 "${train[@]}" --run runs/windows
+succeeds eval runs/windows --data celsius.h5; expect_err "x is in celsius, m, and $began kelvin, m"
+succeeds eval runs/windows --data kelvin.h5; ! grep -q ' is in ' err || failed "a warning without a reason"
 
 check "windows go through files in the order of their numbers"
 series=(--y "" --window 6 --horizon 2 --normalize none --normalize-targets none --steps 40 --no-shuffle "${train[@]}")

@@ -132,6 +132,7 @@ TEST(DataContentsTest, AreThoseOfFilesOfAnyNameInOneOrder) {
   data.multiple = 1;
   data.other_x.insert(4);
   EXPECT_NE(contents_of(data), before);
+  EXPECT_EQ(contents_of(Rows(1'000'000, 40)), "") << "only pieces are read";
 }
 
 TEST(DataContentsTest, CanBeLeftOutOfTheFingerprint) {

@@ -177,7 +177,8 @@ TEST(SameDataTest, IsThatOfEqualContentsWithEqualMeaning) {
   EXPECT_TRUE(is_same_data(before, now));
   now.contents = "2";
   EXPECT_FALSE(is_same_data(before, now));
-  EXPECT_THAT(changes_of(before, now), ElementsAre("its numbers are others now, or in another order"));
+  EXPECT_THAT(changes_of(before, now),
+              ElementsAre("its numbers, their types or order, or the part taken by --validation are others now"));
   now.contents = "1";
   now.class_names = {"b", "a"};
   EXPECT_FALSE(is_same_data(before, now));
