@@ -132,7 +132,7 @@ class ShardSet {
   struct KnownUnit {
     std::string unit, file;
   };
-  std::vector<KnownUnit> units_;  ///< of each field, and the first file that says it
+  std::vector<KnownUnit> units_;  ///< unit of each field, and the first file that says it
   bool units_differ_ = false;     ///< between files, which a warning says
   mutable BlockCache cache_;
 };
