@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "app/report/figures.hpp"
 #include "app/report/text_table.hpp"
 #include "io/formats/csv_table.hpp"
+#include "io/text/shell_word.hpp"
 #include "io/text/visible_text.hpp"
 
 namespace lockstep::app {
@@ -22,7 +24,7 @@ constexpr std::size_t kMaxCategoriesListed = 8;
 
 struct Survey {
   io::CsvOptions options;
-  std::vector<std::string> proposals;   ///< options of `pack`
+  std::vector<std::string> words;       ///< these options for `pack`
   std::vector<std::string> complaints;  ///< problems that remain
 };
 
@@ -43,6 +45,21 @@ std::vector<std::string> complaints_of(const std::filesystem::path& file, const 
   return complaints;
 }
 
+/// If the first line holds numbers, chooses whether these are names or data.
+void interpret_first_line(const std::filesystem::path& file, Survey& found) {
+  if (found.complaints.empty()) return;
+  io::CsvOptions names = found.options, data = found.options;
+  names.numbers_may_be_names = true;
+  data.header = false;
+  std::vector<std::string> of_names = complaints_of(file, names);
+  if (of_names.size() == found.complaints.size()) return;
+  std::vector<std::string> of_data = complaints_of(file, data);
+  const bool is_data = of_data.size() <= of_names.size();
+  found.options = is_data ? data : names;
+  found.complaints = std::move(is_data ? of_data : of_names);
+  found.words.emplace_back(is_data ? "--no-header" : "--header");
+}
+
 /// Finds the options of `pack` with the fewest complaints. Counts missing cells.
 Survey survey(const std::filesystem::path& file) {
   Survey found;
@@ -51,37 +68,32 @@ Survey survey(const std::filesystem::path& file) {
   if (const std::optional<char> separator = io::likely_separator(file);
       separator && *separator != found.options.separator) {
     found.options.separator = *separator;
-    found.proposals.push_back(*separator == '\t' ? "--separator tab" : fmt::format("--separator \"{}\"", *separator));
+    found.words = {"--separator", *separator == '\t' ? "tab" : std::string(1, *separator)};
   }
   found.complaints = complaints_of(file, found.options);
   struct Try {
-    std::string words;
+    std::vector<std::string> words;
     io::CsvOptions options;
   };
   std::vector<Try> tries;
   for (const auto& [words, decimal, thousands] :
-       {std::tuple{"--decimal ,", ',', '\0'}, std::tuple{"--thousands ,", '.', ','},
-        std::tuple{"--decimal , --thousands .", ',', '.'}}) {
+       {std::tuple{std::vector<std::string>{"--decimal", ","}, ',', '\0'},
+        std::tuple{std::vector<std::string>{"--thousands", ","}, '.', ','},
+        std::tuple{std::vector<std::string>{"--decimal", ",", "--thousands", "."}, ',', '.'}}) {
     tries.push_back({words, found.options});
     tries.back().options.decimal = decimal;
     tries.back().options.thousands = thousands;
   }
-  tries.push_back({"--no-header", found.options});
-  tries.back().options.header = false;
   for (const Try& one : tries) {
     if (found.complaints.empty()) break;
     std::vector<std::string> complaints = complaints_of(file, one.options);
     if (complaints.size() >= found.complaints.size()) continue;
     found.options = one.options;
-    found.proposals.push_back(one.words);
+    found.words.insert(found.words.end(), one.words.begin(), one.words.end());
     found.complaints = std::move(complaints);
   }
+  interpret_first_line(file, found);
   return found;
-}
-
-/// Quotes a column's name for a shell.
-std::string shell_word(const std::string& name) {
-  return name.find_first_of(" \t\"'$`\\&;|<>()*?#") == std::string::npos ? name : fmt::format("\"{}\"", name);
 }
 
 std::size_t features_of(const io::CsvColumn& column) {
@@ -101,6 +113,57 @@ std::string describe_contents(const io::CsvColumn& column) {
                      column.counts_lines() ? ", which count the lines" : "");
 }
 
+struct Uses {
+  std::vector<std::size_t> inputs;   ///< the label among them
+  std::vector<std::size_t> refused;  ///< columns that `pack` refuses
+  std::optional<std::size_t> id;
+};
+
+Uses uses_of(const io::CsvTable& table, const std::filesystem::path& file, bool header) {
+  Uses uses;
+  std::set<std::string> names;  // the inputs have them
+  for (const std::size_t index : table.inputs()) {
+    const io::CsvColumn& column = table.column(index);
+    const bool is_sound = !column.complaint(file.string(), true);
+    const bool has_name = !header || !io::names_nothing(column.name());
+    if (is_sound && !uses.id && column.counts_lines()) {
+      uses.id = index;
+    } else if (is_sound && has_name && names.insert(column.name()).second) {
+      uses.inputs.push_back(index);
+    } else {
+      uses.refused.push_back(index);
+    }
+  }
+  if (uses.id && uses.inputs.size() < 2 &&
+      names.insert(table.column(*uses.id).name()).second) {  // it may be the label, or the only input
+    uses.inputs.push_back(*uses.id);
+    uses.id.reset();
+  }
+  return uses;
+}
+
+/// The command that packs the table, or the reason why there is none.
+std::string proposal(const std::filesystem::path& file, const Survey& found, const io::CsvTable& table,
+                     const Uses& uses, bool fills) {
+  if (uses.inputs.size() < 2) return "`lockstep pack` needs an input and a label: fewer than two columns can be used";
+  if (io::visible_line(file.string()) != file.string()) {
+    return "`lockstep pack` takes the table; its name holds characters that cannot be shown: rename it first";
+  }
+  io::CsvOptions options = found.options;
+  for (const std::size_t index : uses.refused) options.ignored.push_back(table.column(index).word());
+  if (uses.id) options.id_column = table.column(*uses.id).word();
+  if (!found.complaints.empty() && !complaints_of(file, options).empty()) {
+    return "`lockstep pack` takes the table when the above is mended in it";
+  }
+  std::string command = "lockstep pack --x " + io::shell_path(file);
+  for (const std::string& word : found.words) command += " " + io::shell_word(word);
+  if (!options.ignored.empty()) {
+    command += " --ignore-columns " + io::shell_word(fmt::format("{}", fmt::join(options.ignored, ",")));
+  }
+  if (uses.id) command += " --id-column " + io::shell_word(options.id_column);
+  return fmt::format("{} --label-column COLUMN{} --out FOLDER", command, fills ? " --missing mean" : "");
+}
+
 }  // namespace
 
 void describe_table_file(Console& console, const std::filesystem::path& file) {
@@ -112,19 +175,8 @@ void describe_table_file(Console& console, const std::filesystem::path& file) {
                            separator_name(found.options.separator), found.options.header ? "with a" : "without"));
   std::vector<std::vector<std::string>> rows;
   std::int64_t missing = 0;
-  std::size_t features = static_cast<std::size_t>(table.schema().features());
-  std::vector<std::string> refused;
-  std::string names_samples;
   for (const std::size_t index : table.inputs()) {
     const io::CsvColumn& column = table.column(index);
-    const std::string name = column.name().empty() ? fmt::format("{}", index) : column.name();
-    if (column.complaint(file.string(), true)) {
-      refused.push_back(name);
-      features -= features_of(column);
-    } else if (column.counts_lines() && names_samples.empty()) {
-      names_samples = name;
-      features -= features_of(column);
-    }
     missing += column.filled();
     rows.push_back({fmt::format("  {}", index), found.options.header ? column.name() : "",
                     describe_contents(column) +
@@ -138,15 +190,11 @@ void describe_table_file(Console& console, const std::filesystem::path& file) {
                              counted(missing, "cell")));
   }
   for (const std::string& text : found.complaints) console.warn(text);
-  std::string command = fmt::format("lockstep pack --x {}", file.string());
-  for (const std::string& words : found.proposals) command += " " + words;
-  if (!refused.empty())
-    command += fmt::format(" --ignore-columns {}", shell_word(fmt::format("{}", fmt::join(refused, ","))));
-  if (!names_samples.empty()) command += fmt::format(" --id-column {}", shell_word(names_samples));
-  console.info(
-      fmt::format("  these columns make {}; those of the label are no input:\n"
-                  "  {} --label-column COLUMN{} --out FOLDER",
-                  counted(features, "feature"), command, missing > 0 ? " --missing mean" : ""));
+  const Uses uses = uses_of(table, file, found.options.header);
+  std::size_t features = 0;
+  for (const std::size_t index : uses.inputs) features += features_of(table.column(index));
+  console.info(fmt::format("  these columns make {}; those of the label are no input:\n  {}",
+                           counted(features, "feature"), proposal(file, found, table, uses, missing > 0)));
   console.info("  (--regression where the label is a number to predict)");
 }
 

@@ -17,6 +17,7 @@
 #include "app/report/figures.hpp"
 #include "io/datasets/split_dataset.hpp"
 #include "io/shards/data_description.hpp"
+#include "io/text/shell_word.hpp"
 
 namespace lockstep::app {
 
@@ -225,7 +226,7 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
     const io::DatasetInfo& other = workload.validation->info();
     if (info.tokens && other.tokens && !io::same_vocabulary(*info.tokens, *other.tokens)) {
       throw UsageError(fmt::format("{} was made with another vocabulary than {}: pack it with --vocabulary-from {}",
-                                   paths.validation.string(), paths.training.string(), paths.training.string()));
+                                   paths.validation.string(), paths.training.string(), io::shell_path(paths.training)));
     }
     require_same_inputs(info.inputs, other.inputs, paths.validation);
     require_same_extents(info.x, other.x, "", paths.validation);

@@ -23,6 +23,7 @@
 #include "app/runs/run_ranking.hpp"
 #include "io/files/durable_file.hpp"
 #include "io/files/file_error.hpp"
+#include "io/text/shell_word.hpp"
 #include "io/text/utf8.hpp"
 #include "io/text/visible_text.hpp"
 
@@ -198,7 +199,7 @@ class Sweep {
         console_.info(fmt::format("the best: {}{} ({} {}); `lockstep report {}` draws them all",
                                   io::visible_line(run.name), options.empty() ? "" : ", " + options,
                                   metric_words(run.metric), format_metric(run.metric, *summary.best),
-                                  options_.run.string()));
+                                  io::shell_path(options_.run)));
       }
     }
     console_.mention_lost_output();

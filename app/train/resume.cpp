@@ -27,6 +27,7 @@
 #include "comm/consensus.hpp"
 #include "io/files/durable_file.hpp"
 #include "io/shards/data_description.hpp"
+#include "io/text/shell_word.hpp"
 
 namespace lockstep::app {
 
@@ -249,7 +250,7 @@ std::string require_same_data(const std::string& source, const io::TrainingRecor
     if (!is_there && before.contents.empty()) {
       return std::string("The checkpoint knows its files by their names, too: give them the names that they had");
     }
-    if (!is_there) return fmt::format("Give --data {}", path.string());
+    if (!is_there) return fmt::format("Give --data {}", io::shell_path(path));
     if (record.program_version == plan.record.program_version)
       return std::string("Restore the files, their order and --validation");
     return fmt::format(

@@ -39,6 +39,7 @@
 #include "comm/consensus.hpp"
 #include "io/datasets/prefetcher.hpp"
 #include "io/runs/run_folder.hpp"
+#include "io/text/shell_word.hpp"
 
 namespace lockstep::app {
 
@@ -295,7 +296,7 @@ std::string TrainingLoop::last_line() const {
                           : stops_here()                  ? std::string(" (--stop-at)")
                                                           : " on request";
   return fmt::format("stopped at step {}{} after {}{}; continue with --resume --run {} (exit code {})", step, why,
-                     taken, results, job_.plan.settings.run.folder.string(), kExitStoppedEarly);
+                     taken, results, io::shell_path(job_.plan.settings.run.folder), kExitStoppedEarly);
 }
 
 io::PrefetcherOptions samples_from(DataCursor cursor, const Job& job) {

@@ -14,6 +14,7 @@
 #include "io/datasets/sample_order.hpp"
 #include "io/files/allocation.hpp"
 #include "io/files/checksum.hpp"
+#include "io/text/shell_word.hpp"
 #include "io/text/utf8.hpp"
 
 namespace lockstep::io {
@@ -178,7 +179,7 @@ std::vector<std::filesystem::path> hdf5_files_in(const std::filesystem::path& pa
     const std::string name = path.filename().string();
     if (std::ranges::any_of(kPackedFirst, [&](std::string_view ending) { return name.ends_with(ending); })) {
       throw FileError(fmt::format("{}: is no HDF5 file; `lockstep pack --x {} --out FOLDER` makes shards of it",
-                                  path.string(), path.string()));
+                                  path.string(), shell_path(path)));
     }
     return {path};
   }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "io/shards/class_names.hpp"
+#include "io/text/shell_word.hpp"
 #include "io/text/utf8.hpp"
 
 namespace lockstep::io {
@@ -135,7 +136,7 @@ std::optional<std::string> CsvColumn::complaint(const std::string& file, bool te
         file, text_, kMaxCategories, csv_shown(first_text_->cell));
   }
   if (categorical_) return std::nullopt;
-  const std::string kCategories = fmt::format("; --categories \"{}\" takes such cells as categories", name_);
+  const std::string kCategories = fmt::format("; --categories {} takes such cells as categories", shell_word(word_));
   if (csv_date(first_text_->cell)) return refusal(file, *first_text_) + kCategories;
   if (first_odd_) return refusal(file, *first_odd_) + kCategories;
   if (categories_.size() > 1) {

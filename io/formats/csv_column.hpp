@@ -17,9 +17,9 @@ namespace lockstep::io {
 
 class CsvColumn {
  public:
-  /// `text`: the column's name in messages. `style` outlives the column.
-  CsvColumn(std::size_t index, std::string name, std::string text, const NumberStyle& style)
-      : index_(index), name_(std::move(name)), text_(std::move(text)), style_(&style) {}
+  /// `text`: the column's name in messages. `word`: its name in options. `style` outlives the column.
+  CsvColumn(std::size_t index, std::string name, std::string text, std::string word, const NumberStyle& style)
+      : index_(index), name_(std::move(name)), text_(std::move(text)), word_(std::move(word)), style_(&style) {}
 
   /// Treats the cells as categories, in any form.
   void hold_categories() { categorical_ = true; }
@@ -38,6 +38,8 @@ class CsvColumn {
   std::size_t index() const noexcept { return index_; }
   const std::string& name() const noexcept { return name_; }
   const std::string& text() const noexcept { return text_; }
+  /// Names the column in an option, also in a list: its name or its index. A shell needs it quoted.
+  const std::string& word() const noexcept { return word_; }
   bool holds_categories() const noexcept {
     return known_ ? known_->kind == TableColumn::Kind::categories : categorical_ || (numbers_ == 0 && texts_ > 0);
   }
@@ -74,7 +76,7 @@ class CsvColumn {
   std::string refusal(const std::string& file, const Seen& seen) const;
 
   std::size_t index_;
-  std::string name_, text_;
+  std::string name_, text_, word_;
   const NumberStyle* style_;
   bool categorical_ = false;
   std::optional<TableColumn> known_;

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <unordered_map>
 
 #include <fmt/format.h>
 
 #include "io/files/file_error.hpp"
+#include "io/text/shell_word.hpp"
 #include "io/text/utf8.hpp"
+#include "io/text/visible_text.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -17,10 +20,24 @@ bool contains_index(const std::vector<std::size_t>& list, std::size_t index) {
 
 std::string separator_word(char separator) { return separator == '\t' ? "tab" : fmt::format("\"{}\"", separator); }
 
-/// Names that pandas gives to an index without a name when it writes and reads a table.
-bool is_unnamed(std::string_view name) { return name.empty() || name.starts_with("Unnamed: "); }
+/// Words that options and their lists take for the columns: the name, or the index from the front or from the end,
+/// which must be no name.
+std::vector<std::string> column_words(const std::vector<std::string>& names, std::size_t columns) {
+  std::unordered_map<std::string_view, int> times;
+  for (const std::string& name : names) ++times[name];
+  std::vector<std::string> words;
+  for (std::size_t i = 0; i < columns; ++i) {
+    const std::string index = std::to_string(i);
+    const bool by_name = !names.empty() && !names_nothing(names[i]) && names[i].find(',') == std::string::npos &&
+                         visible_line(names[i]) == names[i] && times[names[i]] == 1;
+    words.push_back(by_name ? names[i] : times.contains(index) ? fmt::format("-{}", columns - i) : index);
+  }
+  return words;
+}
 
 }  // namespace
+
+bool names_nothing(std::string_view header) { return header.empty() || header.starts_with("Unnamed: "); }
 
 std::optional<char> likely_separator(const std::filesystem::path& file) {
   constexpr int kLines = 20;
@@ -97,10 +114,11 @@ void CsvTable::read_header(CsvRecords& records) {
 }
 
 void CsvTable::begin_columns(std::size_t count) {
+  const std::vector<std::string> words = column_words(names_, count);
   for (std::size_t i = 0; i < count; ++i) {
     const std::string number = fmt::format("column {}", i);
     columns_.emplace_back(i, names_.empty() ? number : names_[i],
-                          names_.empty() ? number : fmt::format("{} ({})", number, names_[i]), style_);
+                          names_.empty() ? number : fmt::format("{} ({})", number, names_[i]), words[i], style_);
   }
   if (!options_.id_column.empty()) id_ = find(options_.id_column, "such");
   if (!options_.weight_column.empty()) weight_ = find(options_.weight_column, "weight");
@@ -187,19 +205,20 @@ void CsvTable::follow_encoding() {
 void CsvTable::require_names() {
   const auto used = [&](std::size_t i) { return contains_index(inputs_, i) || contains_index(labels_, i); };
   for (std::size_t i = 0; i < names_.size(); ++i) {
-    if (used(i) && is_unnamed(names_[i])) {
+    if (used(i) && names_nothing(names_[i])) {
       complain(
           fmt::format("{}: column {} has no name{}; pandas writes its index so: leave it out with --ignore-columns {}, "
                       "make it the name of each sample with --id-column {}, or name it",
-                      file_.string(), i, names_[i].empty() ? "" : fmt::format(" (\"{}\")", names_[i]), i, i));
+                      file_.string(), i, names_[i].empty() ? "" : fmt::format(" (\"{}\")", names_[i]),
+                      shell_word(columns_[i].word()), shell_word(columns_[i].word())));
     }
     for (std::size_t j = 0; j < i; ++j) {
       if (names_[i] != names_[j] || names_[i].empty() || !(used(i) || used(j))) continue;
       const bool both_matter = options_.encoding ? true : used(i) && used(j);
       if (!both_matter) continue;
-      complain(fmt::format("{}: columns {} and {} are both called {}: rename one of them{}", file_.string(), j, i,
-                           names_[i],
-                           options_.encoding ? "" : fmt::format(", or leave it out with --ignore-columns {}", i)));
+      complain(fmt::format(
+          "{}: columns {} and {} are both called {}: rename one of them{}", file_.string(), j, i, names_[i],
+          options_.encoding ? "" : fmt::format(", or leave it out with --ignore-columns {}", columns_[i].word())));
       break;
     }
   }
@@ -334,22 +353,22 @@ void CsvTable::remark(std::int64_t dropped) {
                                      one.categories().size()));
     } else if (one.counts_lines() && !options_.encoding) {
       remarks_.push_back(
-          fmt::format("{} counts the lines: --id-column \"{}\" makes it the name of each sample instead "
+          fmt::format("{} counts the lines: --id-column {} makes it the name of each sample instead "
                       "of an input",
-                      one.text(), one.name()));
+                      one.text(), shell_word(one.word())));
     } else if (one.padded_number() && !options_.encoding) {
       remarks_.push_back(
-          fmt::format("{} holds {}, taken as a number: --categories \"{}\" takes such cells as categories, "
+          fmt::format("{} holds {}, taken as a number: --categories {} takes such cells as categories, "
                       "--ignore-columns leaves the column out",
-                      one.text(), *one.padded_number(), one.name()));
+                      one.text(), *one.padded_number(), shell_word(one.word())));
     }
   }
   constexpr std::int64_t kFew = 10;
   for (const auto& [input, label] : twins_) {
     if (count_ < kFew) break;
     remarks_.push_back(
-        fmt::format("{} holds the very cells of {}, which is to be learnt: --ignore-columns \"{}\" leaves it out",
-                    columns_[input].text(), columns_[label].text(), columns_[input].name()));
+        fmt::format("{} holds the very cells of {}, which is to be learnt: --ignore-columns {} leaves it out",
+                    columns_[input].text(), columns_[label].text(), shell_word(columns_[input].word())));
   }
   if (label_is_class_ && !labels_.empty()) {
     if (std::string text = classes_.remark(columns_[labels_[0]].text()); !text.empty()) {

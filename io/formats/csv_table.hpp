@@ -80,6 +80,9 @@ class CsvTable {
   bool has_gaps_ = false;
 };
 
+/// True for a header that names nothing: pandas writes and reads an index without a name so.
+bool names_nothing(std::string_view header);
+
 /// The separator that divides the first lines into equal numbers of cells; nullopt: none of , ; | and tabs.
 std::optional<char> likely_separator(const std::filesystem::path& file);
 

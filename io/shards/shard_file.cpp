@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "io/files/checksum.hpp"
+#include "io/text/shell_word.hpp"
 #include "io/text/utf8.hpp"
 
 namespace lockstep::io {
@@ -419,7 +420,7 @@ void ShardFile::read_rows(std::size_t field, std::int64_t first, std::int64_t ro
                        "sample {} of {} holds {}: it is missing. `lockstep pack --x {} --missing drop --out FOLDER` "
                        "leaves such samples out, --missing mean fills them",
                        first + static_cast<std::int64_t>(missing->element) / stored.field.elements(), stored.dataset,
-                       missing->why, path_.string())});
+                       missing->why, shell_path(path_))});
 }
 
 std::vector<bool> ShardFile::missing_rows(std::size_t field, std::int64_t first, std::int64_t rows) const {

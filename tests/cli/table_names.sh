@@ -303,13 +303,13 @@ write("copied.csv", lambda i: [i * i, i % 7, f"0.{i % 5}", i % 2, i % 2])
 write("almost.csv", lambda i: [i * i, i % 7, f"0.{i % 5}", i % 2 if i < 19 else 2, i % 2])
 END
 run pack --x codes.csv --label-column y --out codes
-expect_status 0; expect_out 'column 0 .zip. holds 00501, taken as a number: --categories "zip" takes such cells as categories'
+expect_status 0; expect_out 'column 0 .zip. holds 00501, taken as a number: --categories zip takes such cells as categories'
 expect_no_out 'tenth|hour|very cells'
 run pack --x codes.csv --label-column y --categories zip --out categories
 expect_status 0; expect_out 'column 0 .zip. holds 2 different texts'; expect_no_out 'taken as a number'
 run pack --x copied.csv --label-column y --out copied
 expect_status 0
-expect_out 'column 3 .copy. holds the very cells of column 4 .y., which is to be learnt: --ignore-columns "copy" leaves it out'
+expect_out 'column 3 .copy. holds the very cells of column 4 .y., which is to be learnt: --ignore-columns copy leaves it out'
 run pack --x almost.csv --label-column y --out almost
 expect_status 0; expect_no_out 'very cells|taken as a number'
 
@@ -320,7 +320,7 @@ expect_out "0  colour +3 categories: blue, green, red"; expect_out "1  size +num
 expect_out "lockstep pack --x holes.csv --label-column COLUMN --missing mean --out FOLDER"
 printf 'a;b;y\n1,5;2,5;0\n3,5;4,5;1\n' >german.csv
 succeeds info german.csv
-expect_out 'pack --x german.csv --separator ";" --decimal ,'; expect_silence
+expect_out "pack --x german.csv --separator ';' --decimal ,"; expect_silence
 printf 'id,day,b,y\n' >dates.csv
 for i in $(seq 12); do echo "$i,2024-01-$((i + 9)),$((i % 4)),$((i % 2))"; done >>dates.csv
 succeeds info dates.csv
@@ -330,3 +330,50 @@ expect_out 'pack --x dates.csv --ignore-columns day --id-column id --label-colum
 succeeds pack --x dates.csv --ignore-columns day --id-column id --label-column y --out dates
 succeeds info unnamed.csv
 expect_err "column 0 has no name"
+
+check "the command that info prints runs as it is, whatever the file and its columns are called"
+mkdir odd_tables
+python3 - <<'END'
+import csv
+def write(name, header, *columns):
+    with open("odd_tables/" + name, "w", newline="") as f:
+        writer = csv.writer(f)
+        if header: writer.writerow(header)
+        for i in range(20): writer.writerow([column(i) for column in columns])
+count, day, part, half = lambda i: i + 1, lambda i: f"2024-01-{i + 1:02}", lambda i: f"0.{i * 37 % 100:02}", lambda i: i % 2
+usual = count, day, part, half
+write("it's.csv", ["it's", 'd"q', "b", "y"], *usual)
+write("$(touch pwned).csv", ["`touch pwned`", "$(touch pwned)", "b", "y"], *usual)
+write("a,b c.csv", ["id, no", "d,e", "b", "y"], *usual)
+write("dash.csv", ["-id", "--day", "b", "y"], *usual)
+write("glob.csv", ["*", "~", "b", "y"], *usual)
+write("lines.csv", ["id", "a\nday", "b", "y"], *usual)
+write("no_header.csv", [], *usual)
+write("numbers.csv", ["1", "2", "b", "y"], *usual)
+write("indices.csv", ["b", "0", "1", "y"], *usual)
+write("taken.csv", ["a,b", "0,", "0", "1"], *usual)
+write("twice.csv", ["day", "day", "b", "y"], *usual)
+write("both_days.csv", ["day", "day", "b", "y"], day, day, part, half)
+write("one_day.csv", ["id", "day", "day", "y"], *usual)
+write("unnamed.csv", ["", "Unnamed: 1", "b", "y"], *usual)
+write("counted.csv", ["id", "y"], count, half)
+write("days.csv", ["day", "y"], day, half)
+write("bell\a.csv", ["b", "y"], part, half)
+END
+for file in odd_tables/*.csv; do
+  succeeds info "$file"
+  pack=$(sed -n '/^  lockstep pack/{s/^  lockstep //; s/COLUMN/-1/; s/FOLDER/odd_packed/; p}' out)
+  case $file in
+    */days.csv) expect_out "fewer than two columns can be used" ;;
+    */bell*) expect_out "rename it first" ;;
+    *) [ -n "$pack" ] || failed "no command for $file"
+       eval "succeeds $pack --force"; expect_out 'x float32 \[1\]' ;;
+  esac
+  [ -n "$pack" ] || expect_no_out "lockstep pack --x"
+done
+expect_no_file pwned
+check "its warnings quote a name that a shell would change"
+succeeds info 'odd_tables/$(touch pwned).csv'
+expect_err "; --categories '.\(touch pwned\)' takes such cells"
+succeeds info odd_tables/no_header.csv
+expect_err "; --categories 1 takes such cells"
