@@ -126,15 +126,15 @@ std::unique_ptr<io::SampleSource> open_source(const PackOptions& options,
                             .ignored_label = options.ignore_label},
                            options.missing);
     case PackFormat::cifar10:
-      return io::open_cifar(options.inputs(), io::CifarKind::cifar10);
+      return io::open_cifar(options.inputs, io::CifarKind::cifar10);
     case PackFormat::cifar100:
-      return io::open_cifar(options.inputs(), io::CifarKind::cifar100);
+      return io::open_cifar(options.inputs, io::CifarKind::cifar100);
     case PackFormat::images:
       return io::open_image_folder(options.x, image_options(options));
     case PackFormat::text:
-      return io::open_text(options.inputs(), text_options(options));
+      return io::open_text(options.inputs, text_options(options));
     case PackFormat::tokens:
-      return io::open_tokens(options.inputs(), options.vocabulary);
+      return io::open_tokens(options.inputs, options.vocabulary);
     case PackFormat::synthetic:
       return io::make_synthetic({.task = options.task,
                                  .samples = options.samples,

@@ -284,6 +284,46 @@ void add_synthetic_options(OptionTable& table, PackOptions& options) {
       .only_with("format", {"synthetic"});
 }
 
+/// Adds the files of a value of --x: itself if it exists, otherwise the parts between commas.
+void add_inputs(PackOptions& options, const std::string& text) {
+  options.x = options.x.empty() ? text : options.x.string() + "," + text;
+  std::error_code unknown;
+  if (fs::exists(text, unknown)) {
+    options.inputs.emplace_back(text);
+    return;
+  }
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    if (end > begin) options.inputs.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+}
+
+/// The format that all names tell. Throws UsageError if one tells none, or another one than the first.
+PackFormat format_of_names(const PackOptions& options) {
+  std::optional<PackFormat> first;
+  for (const fs::path& file : options.inputs) {
+    const std::optional<PackFormat> format = format_of(file);
+    std::error_code unknown;
+    if (!format && !fs::exists(file, unknown)) {
+      throw UsageError(fmt::format("--x: there is no file or folder {}{}", file.string(),
+                                   options.inputs.size() > 1 ? "; commas separate files" : ""));
+    }
+    if (&file == &options.inputs.front()) first = format;
+    if (format != first) {
+      throw UsageError(
+          fmt::format("--x: {} and {}: their names do not tell the same format; name files of one format, or add "
+                      "--format",
+                      options.inputs.front().string(), file.string()));
+    }
+  }
+  if (first) return *first;
+  throw UsageError(
+      fmt::format("--x: the name {} does not tell the format; add --format idx, npy, npz, csv, hdf5, "
+                  "cifar10, cifar100, images, text or tokens",
+                  options.x.string()));
+}
+
 bool takes_several(PackFormat format) {
   return format == PackFormat::cifar10 || format == PackFormat::cifar100 || format == PackFormat::text ||
          format == PackFormat::tokens;
@@ -301,10 +341,10 @@ void check_format(const OptionTable& table, const PackOptions& options) {
   if (given("seed") && options.format != PackFormat::synthetic && options.validation == 0) {
     throw UsageError("--seed has an effect only with --format synthetic or with --validation");
   }
-  if (const std::vector<fs::path> files = options.inputs(); files.size() > 1 && !takes_several(*options.format)) {
+  if (options.inputs.size() > 1 && !takes_several(*options.format)) {
     throw UsageError(
         fmt::format("--x: {} and {}: this format takes one file or folder; cifar, text and tokens take several",
-                    files[0].string(), files[1].string()));
+                    options.inputs[0].string(), options.inputs[1].string()));
   }
   if (options.tokenizer == "byte" && given("vocabulary")) {
     throw UsageError("--vocabulary has no effect on --tokenizer byte: there are 256 bytes");
@@ -328,19 +368,6 @@ void check_format(const OptionTable& table, const PackOptions& options) {
 
 }  // namespace
 
-std::vector<fs::path> PackOptions::inputs() const {
-  const std::string text = x.string();
-  std::error_code unknown;
-  if (fs::exists(x, unknown)) return {x};
-  std::vector<fs::path> files;
-  for (std::size_t begin = 0; begin <= text.size();) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    if (end > begin) files.emplace_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return files;
-}
-
 PackOptions parse_pack(const std::vector<std::string>& arguments) {
   PackOptions options;
   OptionTable table("lockstep pack");
@@ -354,7 +381,7 @@ PackOptions parse_pack(const std::vector<std::string>& arguments) {
           "folder of images per class, text (.txt, also .gz), or tokens (uint16 .bin). CIFAR, text and tokens: also "
           "several files, comma-separated, or one after another without --x",
           [&options](const Option&, const std::string& text) {
-            options.x = options.x.empty() ? text : options.x.string() + "," + text;
+            add_inputs(options, text);
             return std::string();
           },
           [&options] { return options.x.string(); })
@@ -404,18 +431,7 @@ PackOptions parse_pack(const std::vector<std::string>& arguments) {
   read_options(table, arguments, kPackUsage, kPackExamples);
   if (!options.format) {
     table.require("x", "name the file with the samples, or ask for synthetic ones with --format synthetic");
-    const std::vector<fs::path> files = options.inputs();
-    if (!files.empty()) options.format = format_of(files[0]);
-    if (!options.format) {
-      std::error_code unknown;
-      if (!files.empty() && !fs::exists(files[0], unknown)) {
-        throw UsageError(fmt::format("--x: there is no file or folder {}", files[0].string()));
-      }
-      throw UsageError(
-          fmt::format("--x: the name {} does not tell the format; add --format idx, npy, npz, csv, hdf5, "
-                      "cifar10, cifar100, images, text or tokens",
-                      options.x.string()));
-    }
+    options.format = format_of_names(options);
   }
   table.check_relations();
   check_format(table, options);

@@ -23,9 +23,9 @@ struct ImageSize {
 };
 
 struct PackOptions {
-  std::optional<PackFormat> format;  ///< set by parse_pack(), from the name of x unless the user gives one
-  std::filesystem::path
-      x;  ///< a file; cifar also a folder; cifar, text, tokens also a list with commas; images: a folder
+  std::optional<PackFormat> format;           ///< set by parse_pack(), from the name of x unless the user gives one
+  std::filesystem::path x;                    ///< the files and folders as given, with commas between them
+  std::vector<std::filesystem::path> inputs;  ///< the files that `x` names: one, but for cifar, text and tokens
   std::filesystem::path y;
   std::filesystem::path out;
   std::int64_t shards = 1;
@@ -68,9 +68,6 @@ struct PackOptions {
   std::int64_t first = 0;  ///< index of the first sample, so that a test set can continue its training set
   double noise = 0.1;
   std::optional<bool> progress = {};  ///< the progress bar; nullopt: on a terminal
-
-  /// Returns the files that `x` names.
-  std::vector<std::filesystem::path> inputs() const;
 };
 
 /// Parses argv without the program name and the subcommand. Throws UsageError or HelpRequested. Reads no file, but

@@ -37,6 +37,9 @@ expect_out 'vocabulary of 304'
 check "several texts without --x; tokenizer.json itself"
 succeeds pack corpus.txt more.txt --vocabulary-from text --out both
 expect_out 'text corpus.txt more.txt'
+cp more.txt 'b,c.txt'
+succeeds pack corpus.txt b,c.txt --vocabulary-from text --out commas
+fails 2 'corpus.txt and ids.npy: their names do not tell the same format' pack corpus.txt ids.npy --vocabulary-from text --out no
 check "a corpus of another tokenizer is no validation of this one"
 run pack --x corpus.txt --tokenizer bpe --tokenizer-files two --out other
 fails 2 'another vocabulary' train --data text/train --validation other --model gpt --context 8 --layers 1 --heads 2 --width 16 --steps 1 --run no

@@ -90,7 +90,9 @@ TEST(PackOptionsTest, ToldTheFormatByTheName) {
   EXPECT_EQ(complaint(parse_pack, {"--x", "a.bin", "--out", "o"}), "--x: there is no file or folder a.bin");
   EXPECT_EQ(parse_pack({"a.npy", "--out", "o"}).x, "a.npy");
   EXPECT_EQ(complaint(parse_pack, {"a.npy", "b", "--out", "o"}),
-            "--x: a.npy and b: this format takes one file or folder; cifar, text and tokens take several");
+            "--x: there is no file or folder b; commas separate files");
+  EXPECT_EQ(complaint(parse_pack, {"a.npy", "b.npy", "--out", "o"}),
+            "--x: a.npy and b.npy: this format takes one file or folder; cifar, text and tokens take several");
   EXPECT_EQ(
       complaint(parse_pack, {"--x", "/dev/null", "--out", "o"}),
       "--x: the name /dev/null does not tell the format; add --format idx, npy, npz, csv, hdf5, cifar10, cifar100, "
@@ -105,8 +107,29 @@ TEST(PackOptionsTest, ToldTheFormatByTheName) {
 
 TEST(PackOptionsTest, TakesSeveralTexts) {
   const std::vector<std::filesystem::path> both{"a.txt", "b.txt"};
-  EXPECT_EQ(parse_pack({"a.txt", "b.txt", "--out", "o"}).inputs(), both);
-  EXPECT_EQ(parse_pack({"--x", "a.txt,b.txt", "--out", "o"}).inputs(), both);
+  EXPECT_EQ(parse_pack({"a.txt", "b.txt", "--out", "o"}).inputs, both);
+  EXPECT_EQ(parse_pack({"--x", "a.txt,b.txt", "--out", "o"}).inputs, both);
+}
+
+TEST(PackOptionsTest, TakesFilesOfOneFormat) {
+  const io::TemporaryFolder folder;
+  const std::string bytes = folder.path() / "b.bin";
+  io::write_text(bytes, "");
+  for (const std::string& other : {std::string("x.npy"), std::string("t.csv"), bytes}) {
+    EXPECT_EQ(complaint(parse_pack, {"a.txt", "b.txt", other, "--out", "o"}),
+              "--x: a.txt and " + other +
+                  ": their names do not tell the same format; name files of one format, or add --format");
+    EXPECT_EQ(parse_pack({"a.txt", "b.txt", other, "--format", "text", "--out", "o"}).format, PackFormat::text);
+  }
+  EXPECT_EQ(parse_pack({"a.txt", "b.txt.gz", "--out", "o"}).format, PackFormat::text);
+}
+
+TEST(PackOptionsTest, KeepsCommasInNamesOfFiles) {
+  const io::TemporaryFolder folder;
+  const std::filesystem::path comma = folder.path() / "b,c.txt";
+  io::write_text(comma, "");
+  const std::vector<std::filesystem::path> both{"a.txt", comma};
+  EXPECT_EQ(parse_pack({"a.txt", comma.string(), "--out", "o"}).inputs, both);
 }
 
 TEST(PackOptionsTest, SeparatesTablesByTheirName) {
@@ -151,8 +174,7 @@ TEST(PackOptionsTest, ReadsTextImagesAndParts) {
   EXPECT_EQ(parse_pack({"--x", "a", "--format", "images", "--size", "64", "--out", "o"}).size,
             (ImageSize{.height = 64, .width = 64, .crop = true}));
   const std::vector<std::filesystem::path> files = {"a.bin", "b.bin"};
-  EXPECT_EQ(parse_pack({"--x", "a.bin,b.bin", "--format", "tokens", "--vocabulary", "5", "--out", "o"}).inputs(),
-            files);
+  EXPECT_EQ(parse_pack({"--x", "a.bin,b.bin", "--format", "tokens", "--vocabulary", "5", "--out", "o"}).inputs, files);
 }
 
 TEST(PackOptionsTest, RefusesWhatDoesNotFit) {
