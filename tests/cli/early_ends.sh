@@ -56,13 +56,7 @@ check "where rank 0 does not exist"
 ended missing
 ends_within 100 1 'missing.*(not found|No such file)'
 check "signals reach rank 0, whose code counts"
-script plain <<'END'
-OMPI_COMM_WORLD_RANK=0 setsid "$@" &
-trap 'kill -USR1 -$!' USR1
-wait $!
-wait $!
-exit 0
-END
+make_forwarding_launcher plain
 "$tree/slurm/stop_in_time" ./plain -- sh -c 'trap "exit 75" USR1; echo up; while :; do sleep 0.1; done' rank --agree async >out 2>err &
 job=$!
 wait_for 20 grep -q up out

@@ -196,6 +196,16 @@ script() {
 }
 # python_script FILE: writes a Python program with the lines on standard input.
 python_script() { { echo "#!$python"; cat; } >"$1"; chmod +x "$1"; }
+# make_forwarding_launcher FILE: writes a launcher that starts rank 0 alone, passes SIGUSR1 on to it, and ends with 0.
+make_forwarding_launcher() {
+  script "$1" <<'END'
+OMPI_COMM_WORLD_RANK=0 setsid "$@" &
+trap 'kill -USR1 -$!' USR1
+wait $!
+wait $!
+exit 0
+END
+}
 # make_stuck_launcher FILE: writes a launcher that keeps waiting after all its ranks have ended.
 make_stuck_launcher() {
   python_script "$1" <<'END'

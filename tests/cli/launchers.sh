@@ -4,6 +4,16 @@
 # label: more
 . "$(dirname "$0")/harness.sh"
 
+# stopped_after FILE COMMAND...: SIGTERM once FILE exists ends the command, with 75.
+stopped_after() {
+  command_line="${*:2}"
+  "${@:2}" >out 2>err &
+  job=$!
+  wait_for 20 test -e "$1"
+  kill -TERM "$job"
+  finish 30
+  expect_status 75
+}
 check "a launcher whose ranks have all ended does not wait for ever"
 make_stuck_launcher stuck
 command_line="slurm/stop_in_time ./stuck"
@@ -61,57 +71,29 @@ check "a signal before the launcher has begun, or before it handles signals, is 
 rm up
 mkdir slow
 script slow/mktemp ": >$work/waits; sleep 2; exec $(command -v mktemp) \"\$@\""
-PATH=$work/slow:$PATH "$tree/slurm/stop_in_time" ./asks >out 2>err &
-job=$!
-wait_for 20 test -e waits
-kill -TERM "$job"
-finish 20
-expect_status 75; expect_silence; expect_no_file up
+PATH=$work/slow:$PATH stopped_after waits "$tree/slurm/stop_in_time" ./asks
+expect_silence; expect_no_file up
 [ -z "$(ls "$TMPDIR")" ] || failed "left behind: $(ls "$TMPDIR")"
 script starts ': >up; exec sleep 30'
-"$tree/slurm/stop_in_time" ./starts >out 2>err &
-job=$!
-wait_for 20 test -e up
-kill -TERM "$job"
-finish 20
-expect_status 75
+stopped_after up "$tree/slurm/stop_in_time" ./starts
 
 check "the same where ranks go on without one that has died"
 rm up
-script forwards <<'END'
-OMPI_COMM_WORLD_RANK=0 setsid "$@" &
-trap 'kill -USR1 -$!' USR1
-wait $!
-wait $!
-exit 0
-END
-"$tree/slurm/stop_in_time" ./forwards -- ./starts --agree async >out 2>err &
-job=$!
-wait_for 20 test -e up
-kill -TERM "$job"
-finish 30
-expect_status 75; expect_silence
+make_forwarding_launcher forwards
+stopped_after up "$tree/slurm/stop_in_time" ./forwards -- ./starts --agree async
+expect_silence
 check "a signal to app/launch, which looks for the script beside it"
 rm up
 script slow/realpath ": >$work/looks; sleep 1; exec $(command -v realpath) \"\$@\""
 script slow/mpirun 'echo "mpirun (Open MPI) 4.1.4"; [ "$1" = --version ] || { : >up; sleep 30; }'
-PATH=$work/slow:$PATH "$tree/app/launch" 2 ./asks >out 2>err &
-job=$!
-wait_for 20 test -e looks
-kill -TERM "$job"
-finish 20
-expect_status 75; expect_silence; expect_no_file up
+PATH=$work/slow:$PATH stopped_after looks "$tree/app/launch" 2 ./asks
+expect_silence; expect_no_file up
 : >up
 
 check "a signal that comes while the ranks are started reaches them"
 rm up
 script drops 'trap : USR1; : >up; sleep 3; exec ./asks'
-"$tree/slurm/stop_in_time" ./drops >out 2>err &
-job=$!
-wait_for 20 test -e up
-kill -TERM "$job"
-finish 30
-expect_status 75
+stopped_after up "$tree/slurm/stop_in_time" ./drops
 
 mpirun --version 2>/dev/null | grep -q "Open MPI" || { echo "not run: this is not Open MPI"; exit; }
 [ "$(id -u)" = 0 ] || { echo "not run: only root can plant another user's folder"; exit; }
