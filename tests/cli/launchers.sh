@@ -67,6 +67,24 @@ wait_for 20 test -e up
 kill -TERM "$job"; kill -TERM -- "-$job"
 finish 20
 expect_status 75
+check "a launcher whose ranks have ended is spared the second signal, which would make mpirun crash"
+python_script ends <<END
+import os, signal, sys, time
+asked = []
+signal.signal(signal.SIGTERM, lambda *_: os._exit(139))
+signal.signal(signal.SIGUSR1, lambda *_: asked.append("yes"))
+open("begun", "w").close()
+while not asked: time.sleep(0.05)
+open("ending", "w").close()
+time.sleep(1)
+sys.exit(75)
+END
+"$tree/slurm/stop_in_time" ./ends >out 2>err &
+job=$!
+wait_for 20 test -e begun && kill -TERM "$job"
+wait_for 20 test -e ending && sleep 0.3 && kill -TERM "$job"
+finish 20
+expect_status 75
 check "a signal before the launcher has begun, or before it handles signals, is a stop, too"
 rm up
 mkdir slow
