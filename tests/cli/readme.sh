@@ -36,6 +36,7 @@ awk '/^<!-- (run|network) -->$/ { armed = 1; next }
 # As a user for whom plain mpirun works: elsewhere the launcher script deals with root and few cores.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
   OMPI_MCA_hwloc_base_binding_policy=none
+before=$(ls)
 for block in $(find . -maxdepth 1 -name 'block.*.sh' | sort -V); do
   check "$(head -n 1 "$block") ..."
   command_line="bash -e $block"
@@ -43,6 +44,8 @@ for block in $(find . -maxdepth 1 -name 'block.*.sh' | sort -V); do
   status=$?
   expect_status 0
 done
+check "they write only where git ignores it"
+[ "$(ls -I shards)" = "$before" ] || failed "other files: $(ls -I shards | grep -vxF "$before" | tr '\n' ' ')"
 
 for block in block.*.yaml; do
   check "$(head -n 1 "$block") is a network"
