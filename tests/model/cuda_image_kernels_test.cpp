@@ -277,6 +277,65 @@ TEST(MaxPool, MatchesFloat64) {
   }
 }
 
+/// Requires equal bits, except of NaN.
+void expect_same(const Doubles& got, const Doubles& expected, const std::string& what) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (std::isnan(expected[i])) {
+      ASSERT_TRUE(std::isnan(got[i])) << what << " at " << i;
+    } else {
+      ASSERT_EQ(got[i], expected[i]) << what << " at " << i;
+      ASSERT_EQ(std::signbit(got[i]), std::signbit(expected[i])) << what << " at " << i;
+    }
+  }
+}
+
+// Values have both signs of zero as maxima, other ties, two NaNs in one channel, and a channel of -infinity.
+TEST(GlobalMax, TakesTheFirstOfEqualPixels) {
+  for (const ImageShape& in : {ImageShape{1, 125, 64}, ImageShape{7, 7, 16}, ImageShape{3, 5, 3}, ImageShape{1, 1, 40},
+                               ImageShape{8, 8, 65}, ImageShape{2, 3, 520}, ImageShape{40, 33, 1}}) {
+    for (const ElementType type : kTypes) {
+      for (const auto& [batch, shift] : {std::pair<std::int64_t, std::size_t>{0, 0}, {1, 1}, {3, 0}}) {
+        const std::string what = fmt::format("{} x {} pixels, {} channels, {}, {} images", in.height, in.width,
+                                             in.channels, name_of(type), batch);
+        Doubles x;
+        in_every_order(
+            shift,
+            [&](Tensors& t) {
+              GuardedTensor& images = t.add("x", type, batch, in.elements());
+              fill_coarsely(images, "x");
+              const auto channels = static_cast<std::size_t>(in.channels);
+              for (std::size_t i = 0; i < images.count(); ++i) {
+                if (i % channels % 2 == 0) images.set(i, std::min(images.get(i), i % 3 == 0 ? 0.0 : -0.0));
+                if (i % channels == channels - 1) images.set(i, -kInfinity);
+              }
+              if (images.count() > 4 * channels && channels > 2) {
+                images.set(2 * channels + 1, kNan);
+                images.set(4 * channels + 1, kNan);
+              }
+              x = images.values();
+              const Tensor y = t.add("y", type, batch, in.channels).tensor();
+              global_max_forward(nullptr, in, images.tensor(), y);
+              const Tensor d_y = t.add_filled("d_y", type, batch, in.channels).tensor();
+              global_max_backward(nullptr, in, images.tensor(), y, d_y,
+                                  t.add("d_x", type, batch, in.elements()).tensor());
+            },
+            [&](Tensors& t) {
+              Doubles y = zeros(batch * in.channels), d_x = zeros(batch * in.elements());
+              Doubles d_y = filled("d_y", type, batch, in.channels);
+              ReferenceImages reference;
+              const Tensor images = doubles(x, batch, in.elements()), greatest = doubles(y, batch, in.channels);
+              reference.global_max_forward(in, images, greatest);
+              expect_same(t["y"].values(), y, "y of " + what);
+              reference.global_max_backward(in, images, greatest, doubles(d_y, batch, in.channels),
+                                            doubles(d_x, batch, in.elements()));
+              expect_same(t["d_x"].values(), d_x, "d_x of " + what);
+            });
+      }
+    }
+  }
+}
+
 TEST(GlobalAverage, MatchesFloat64) {
   for (const ImageShape& in : {ImageShape{7, 7, 16}, ImageShape{3, 5, 3}, ImageShape{1, 1, 40}, ImageShape{8, 8, 65}}) {
     for (const ElementType type : kTypes) {

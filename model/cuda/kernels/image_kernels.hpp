@@ -44,15 +44,18 @@ void average_pool_backward(cudaStream_t stream, const AveragePool& shape, const 
 void linear_upsampling_forward(cudaStream_t stream, const LinearUpsampling& shape, const Tensor& x, const Tensor& y);
 void linear_upsampling_backward(cudaStream_t stream, const LinearUpsampling& shape, const Tensor& d_y,
                                 const Tensor& d_x);
-void global_max_forward(cudaStream_t stream, const ImageShape& in, const Tensor& x, const Tensor& y);
-void global_max_backward(cudaStream_t stream, const ImageShape& in, const Tensor& x, const Tensor& y, const Tensor& d_y,
-                         const Tensor& d_x);
 void global_average_forward(cudaStream_t stream, const ImageShape& in, const Tensor& x, const Tensor& y);
 void global_average_backward(cudaStream_t stream, const ImageShape& in, const Tensor& d_y, const Tensor& d_x);
 void subsample_forward(cudaStream_t stream, const ImageShape& in, const ImageShape& out, std::int64_t stride,
                        const Tensor& x, const Tensor& y);
 void subsample_backward(cudaStream_t stream, const ImageShape& in, const ImageShape& out, std::int64_t stride,
                         const Tensor& d_y, const Tensor& d_x);
+
+// ---- global_max_kernels.cu ----
+
+void global_max_forward(cudaStream_t stream, const ImageShape& in, const Tensor& x, const Tensor& y);
+void global_max_backward(cudaStream_t stream, const ImageShape& in, const Tensor& x, const Tensor& y, const Tensor& d_y,
+                         const Tensor& d_x);
 
 // ---- channel_kernels.cu ----
 

@@ -138,25 +138,6 @@ void linear_upsampling_backward(cudaStream_t stream, const LinearUpsampling& sha
   });
 }
 
-void global_max_forward(cudaStream_t stream, const ImageShape& in, const Tensor& x, const Tensor& y) {
-  with_compute_type("global_max_forward", x, [&]<class T>() {
-    const GlobalMaxForward<T> body{static_cast<const T*>(x.data), static_cast<T*>(y.data),
-                                   static_cast<int>(in.pixels()), in.channels};
-    run_rows<T>("global_max_forward", stream, body, x.rows, in.channels, in.channels, take_packs(body.x, body.y));
-  });
-}
-
-void global_max_backward(cudaStream_t stream, const ImageShape& in, const Tensor& x, const Tensor& y, const Tensor& d_y,
-                         const Tensor& d_x) {
-  with_compute_type("global_max_backward", d_x, [&]<class T>() {
-    const GlobalMaxBackward<T> body{static_cast<const T*>(x.data),   static_cast<const T*>(y.data),
-                                    static_cast<const T*>(d_y.data), static_cast<T*>(d_x.data),
-                                    static_cast<int>(in.pixels()),   in.channels};
-    run_rows<T>("global_max_backward", stream, body, x.rows, in.channels, in.channels,
-                take_packs(body.x, body.y) && take_packs(body.d_y, body.d_x));
-  });
-}
-
 void global_average_forward(cudaStream_t stream, const ImageShape& in, const Tensor& x, const Tensor& y) {
   with_compute_type("global_average_forward", x, [&]<class T>() {
     const AverageForward<T> body{static_cast<const T*>(x.data), static_cast<T*>(y.data), static_cast<int>(in.pixels()),
