@@ -92,6 +92,15 @@ cudaError_t enqueue(const char* name, void (*kernel)(Parameters...), const Grid&
 inline std::string words_of(cudaError_t error) { return "error " + std::to_string(error); }
 #endif
 
+/// Throws the error of a kernel that was not enqueued. A function of its own: launch() is compiled for every kernel.
+[[noreturn]] inline void throw_not_taken(const char* name, const Grid& grid, cudaError_t error) {
+  throw DeviceError(std::string("the GPU did not take the kernel ") + name + " (" + std::to_string(grid.blocks) +
+                    " x " + std::to_string(grid.parts) + " blocks of " + std::to_string(grid.threads) + " threads, " +
+                    std::to_string(grid.shared_bytes) + " bytes of shared memory): " + words_of(error) +
+                    ". Either this GPU is none that the program was built for, or it failed in an earlier kernel: "
+                    "CUDA_LAUNCH_BLOCKING=1 shows in which one");
+}
+
 /// Enqueues kernel(arguments...) on `stream`. name: for messages. Throws DeviceError if the launch fails or the device
 /// has failed before.
 template <class... Parameters, class... Arguments>
@@ -99,12 +108,7 @@ void launch(const char* name, void (*kernel)(Parameters...), const Grid& grid, c
             Arguments&&... arguments) {
   const cudaError_t error = enqueue<Parameters...>(name, kernel, grid, stream,
                                                    static_cast<Parameters>(std::forward<Arguments>(arguments))...);
-  if (error == cudaSuccess) return;
-  throw DeviceError(std::string("the GPU did not take the kernel ") + name + " (" + std::to_string(grid.blocks) +
-                    " x " + std::to_string(grid.parts) + " blocks of " + std::to_string(grid.threads) + " threads, " +
-                    std::to_string(grid.shared_bytes) + " bytes of shared memory): " + words_of(error) +
-                    ". Either this GPU is none that the program was built for, or it failed in an earlier kernel: "
-                    "CUDA_LAUNCH_BLOCKING=1 shows in which one");
+  if (error != cudaSuccess) throw_not_taken(name, grid, error);
 }
 
 }  // namespace lockstep::model::cuda
