@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "io/checkpoints/checkpoint.hpp"
+#include "io/datasets/hdf5_listing.hpp"
 #include "io/datasets/shard_set.hpp"
 #include "io/files/durable_file.hpp"
 #include "io/shards/shard_file.hpp"
@@ -278,7 +279,7 @@ void await_verdict(InspectingChild& child, const ForeignFiles& files, const Insp
 void inspect(const ForeignFiles& files, const InspectionProgress& progress) {
   std::set<std::filesystem::path> parts;  // files that other files of the folder take data from
   std::vector<std::pair<std::filesystem::path, FileError>> refused;
-  for (const std::filesystem::path& path : hdf5_files_in(files.path)) {
+  for (const std::filesystem::path& path : list_hdf5_files(files.path).files) {
     progress(path.string());
     if (is_checkpoint(path)) continue;
     try {

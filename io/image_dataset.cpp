@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "io/datasets/hdf5_listing.hpp"
 #include "io/datasets/shard_set.hpp"
 #include "io/files/checksum.hpp"
 #include "io/files/element_cast.hpp"
@@ -39,13 +40,9 @@ ImageFolderOptions options_for(const std::filesystem::path& folder, const Field&
 bool is_image_folder(const std::filesystem::path& folder) {
   std::error_code unknown;
   if (!std::filesystem::is_directory(folder, unknown) || is_packed(folder)) return false;
-  const auto is_hdf5 = [](const std::filesystem::path& file) {
-    const std::string extension = file.extension().string();
-    return extension == ".h5" || extension == ".hdf5" || extension == ".hdf";
-  };
   bool found = false;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    if (is_hdf5(entry.path())) return false;
+    if (has_hdf5_name(entry.path())) return false;
   }
   for (auto at = std::filesystem::recursive_directory_iterator(
            folder, std::filesystem::directory_options::skip_permission_denied);

@@ -4,6 +4,7 @@
 
 #include "app/data/open_dataset.hpp"
 #include "io/checkpoints/checkpoint.hpp"
+#include "io/datasets/hdf5_listing.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -17,8 +18,7 @@ bool is_run(const fs::path& folder) {
 bool holds_data(const fs::path& folder) {
   if (fs::exists(folder / "manifest.json")) return true;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    const fs::path extension = entry.path().extension();
-    if (entry.is_regular_file() && (extension == ".h5" || extension == ".hdf5")) return true;
+    if (io::has_hdf5_name(entry.path())) return true;
   }
   return false;
 }

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "app/options/train_rows.hpp"
+#include "io/datasets/hdf5_listing.hpp"
 
 namespace lockstep::app {
 namespace {
@@ -55,10 +56,6 @@ const std::vector<Choice<std::optional<PackFormat>>>& formats() {
   return all;
 }
 
-bool is_hdf5_name(std::string_view name) {
-  return name.ends_with(".h5") || name.ends_with(".hdf5") || name.ends_with(".hdf");
-}
-
 std::optional<PackFormat> format_of_folder(const fs::path& folder) {
   bool has_folders = false, has_hdf5 = false;
   std::error_code unreadable;
@@ -67,7 +64,7 @@ std::optional<PackFormat> format_of_folder(const fs::path& folder) {
     if (name == "data_batch_1.bin") return PackFormat::cifar10;
     if (name == "fine_label_names.txt") return PackFormat::cifar100;
     has_folders = has_folders || entry.is_directory(unreadable);
-    has_hdf5 = has_hdf5 || is_hdf5_name(name);
+    has_hdf5 = has_hdf5 || io::has_hdf5_name(name);
   }
   if (has_folders) return PackFormat::images;
   return has_hdf5 ? std::optional(PackFormat::hdf5) : std::nullopt;
@@ -83,7 +80,7 @@ std::optional<PackFormat> format_of(const fs::path& file) {
   if (name.ends_with(".npy")) return PackFormat::npy;
   if (name.ends_with(".npz")) return PackFormat::npz;
   if (name.ends_with(".csv") || name.ends_with(".tsv")) return PackFormat::csv;
-  if (is_hdf5_name(name)) return PackFormat::hdf5;
+  if (io::has_hdf5_name(name)) return PackFormat::hdf5;
   if (name.ends_with(".txt")) return PackFormat::text;
   if ((name.starts_with("data_batch_") || name == "test_batch.bin") && name.ends_with(".bin"))
     return PackFormat::cifar10;

@@ -11,6 +11,7 @@
 #include <fmt/ranges.h>
 #include <sys/resource.h>
 
+#include "io/datasets/hdf5_listing.hpp"
 #include "io/datasets/sample_order.hpp"
 #include "io/files/allocation.hpp"
 #include "io/files/checksum.hpp"
@@ -24,12 +25,6 @@ namespace {
 /// x 256 KiB).
 constexpr std::size_t kBlockCacheBytes = std::size_t{384} << 20;
 constexpr std::size_t kStreamBytes = std::size_t{1} << 20;
-
-constexpr const char* kExpected =
-    "expected a folder of shards made by lockstep pack, a folder of HDF5 files (.h5, .hdf5), or one such file";
-/// Endings of files that lockstep pack turns into shards.
-constexpr std::string_view kPackedFirst[] = {".csv", ".tsv", ".npy", ".npz", ".idx", "-ubyte",
-                                             ".gz",  ".txt", ".png", ".jpg", ".jpeg"};
 
 std::string shape_text(const StoredField& stored) {
   return fmt::format(
@@ -97,15 +92,6 @@ void require_like_first(const ShardFile& first, const ShardFile& file) {
   }
 }
 
-std::string listed_names(const std::vector<std::filesystem::path>& files) {
-  constexpr std::size_t kMaxShown = 5;
-  std::vector<std::string> names;
-  for (const auto& file : files) names.push_back(file.filename().string());
-  const auto shown = std::span(names).first(std::min(names.size(), kMaxShown));
-  return fmt::format("{}{}", fmt::join(shown, ", "),
-                     names.size() > shown.size() ? fmt::format(" and {} more", names.size() - shown.size()) : "");
-}
-
 using OpenedFiles = std::vector<std::pair<std::filesystem::path, ShardFile>>;
 /// Opens all files, except those from which other files of the set take their data; these may have any form.
 template <class Open>
@@ -144,62 +130,7 @@ std::int64_t block_rows(const StoredField& stored, std::size_t bytes) {
   return std::max<std::int64_t>(1, (rows + multiple - 1) / multiple) * multiple;
 }
 
-/// Order of names whose numbers count as numbers: part-9 comes before part-10.
-bool comes_before(std::string_view a, std::string_view b) {
-  constexpr std::string_view kDigits = "0123456789";
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  for (std::string_view left = a, right = b; !left.empty() && !right.empty();) {
-    std::size_t length = 1, other = 1;
-    if (is_digit(left[0]) && is_digit(right[0])) {
-      const auto take_zeros = [&](std::string_view& text) {
-        while (text.size() > 1 && text[0] == '0' && is_digit(text[1])) text.remove_prefix(1);
-      };
-      take_zeros(left);
-      take_zeros(right);
-      length = std::min(left.find_first_not_of(kDigits), left.size());
-      other = std::min(right.find_first_not_of(kDigits), right.size());
-      if (length != other) return length < other;
-    }
-    if (const int order = left.substr(0, length).compare(right.substr(0, other)); order != 0) return order < 0;
-    left.remove_prefix(length);
-    right.remove_prefix(other);
-    if (left.empty() != right.empty()) return left.empty();
-  }
-  return a < b;
-}
-
 }  // namespace
-
-std::vector<std::filesystem::path> hdf5_files_in(const std::filesystem::path& path) {
-  const auto status = std::filesystem::status(path);
-  if (!std::filesystem::exists(status)) {
-    throw FileError(fmt::format("{}: does not exist; {}", path.string(), kExpected));
-  }
-  if (!std::filesystem::is_directory(status)) {
-    const std::string name = path.filename().string();
-    if (std::ranges::any_of(kPackedFirst, [&](std::string_view ending) { return name.ends_with(ending); })) {
-      throw FileError(fmt::format("{}: is no HDF5 file; `lockstep pack --x {} --out FOLDER` makes shards of it",
-                                  path.string(), shell_path(path)));
-    }
-    return {path};
-  }
-  std::vector<std::filesystem::path> files;
-  for (const auto& entry : std::filesystem::directory_iterator(path)) {
-    const std::string name = entry.path().filename().string();
-    const std::string extension = entry.path().extension().string();
-    const bool hdf5 = extension == ".h5" || extension == ".hdf5" || extension == ".hdf";
-    if (hdf5 && !name.starts_with('.') && entry.is_regular_file()) files.push_back(entry.path());
-  }
-  std::ranges::sort(files, [](const auto& one, const auto& other) {
-    return comes_before(one.filename().native(), other.filename().native());
-  });
-  if (files.empty())
-    throw FileError(
-        fmt::format("{}: holds no HDF5 file; {}. `lockstep pack` makes shards of "
-                    "images, tables, texts, NumPy and IDX files",
-                    path.string(), kExpected));
-  return files;
-}
 
 std::filesystem::path same_path(const std::filesystem::path& file) {
   std::error_code unknown;
@@ -234,14 +165,14 @@ ShardSet::ShardSet(const std::filesystem::path& folder, const ShardManifest& man
 ShardSet::ShardSet(const std::filesystem::path& path, const std::string& x, const std::string& y, IoDeadline* deadline,
                    Unlabelled unlabelled, Gaps gaps)
     : cache_(kBlockCacheBytes) {
-  const std::vector<std::filesystem::path> paths = hdf5_files_in(path);
+  const Hdf5Listing listing = list_hdf5_files(path);
   const bool folder = std::filesystem::is_directory(path);
-  allow_descriptors(paths.size());
+  allow_descriptors(listing.files.size());
   std::vector<std::filesystem::path> left_out;
   const auto open_one = [&](const std::filesystem::path& one) {
     return ShardFile(one, x, y, deadline, unlabelled, gaps);
   };
-  for (auto& [one, opened] : open_foreign(paths, open_one, left_out)) {
+  for (auto& [one, opened] : open_foreign(listing.files, open_one, left_out)) {
     const std::size_t shard = slots_.size();
     if (shard > 0) require_like_first(file(0), opened);
     note_units(opened);
@@ -261,6 +192,7 @@ ShardSet::ShardSet(const std::filesystem::path& path, const std::string& x, cons
                     path.string(), listed_names(left_out), left_out.size() == 1 ? "holds" : "hold",
                     left_out.size() == 1 ? "is" : "are"));
   }
+  if (!listing.remark.empty()) warnings_.push_back(listing.remark);
   number_texts();
   if (rows_ == 0) throw FileError(fmt::format("{}: holds no samples", path.string()));
   if (folder) {

@@ -23,10 +23,6 @@
 
 namespace lockstep::io {
 
-/// The HDF5 files of a folder, in the order of their names, whose numbers count as such (9.h5 before 10.h5); or `path`
-/// itself. Throws FileError if there is none.
-std::vector<std::filesystem::path> hdf5_files_in(const std::filesystem::path& path);
-
 /// A canonical path: equal for the same file.
 std::filesystem::path same_path(const std::filesystem::path& file);
 

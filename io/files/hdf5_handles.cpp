@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
 #include <stdexcept>
 #include <system_error>
 
@@ -61,6 +62,7 @@ std::string member_names(hid_t type) {
   return names + (count > kMaxShown ? ", ..." : "");
 }
 
+constexpr const char* kNoHdf5 = "it is not an HDF5 file";
 /// The library's texts for an unknown version of a part of the file.
 constexpr std::string_view kUnknownVersion[] = {"bad version number", "bad superblock version", "unknown layout class",
                                                 "bad object header version", "bad version # of"};
@@ -89,6 +91,16 @@ std::string newer_format(std::string_view text) {
                                       : fmt::format(": HDF5 {} or newer is needed, or it is damaged", novelty->since));
 }
 
+/// Returns "" unless the file begins as one of a format that is often taken for HDF5.
+std::string remedy_for_other_format(const std::filesystem::path& file) {
+  char first[4] = {};
+  std::ifstream(file, std::ios::binary).read(first, sizeof(first));
+  const std::string_view begin(first, sizeof(first));
+  if (begin.starts_with("CDF")) return ", but of the classic NetCDF format; convert it: nccopy -k nc4 FILE NEW.nc";
+  if (begin == "\x0e\x03\x13\x01") return ", but an HDF4 file; convert it: h4toh5 FILE NEW.h5";
+  return "";
+}
+
 }  // namespace
 
 Hdf5Lock::Hdf5Lock() : lock_(library_mutex()) {
@@ -113,7 +125,7 @@ Hdf5Error innermost_error() {
     std::from_chars(begin, text.data() + text.size(), code);
     if (code != 0) return {std::generic_category().message(code), code};
   }
-  if (text.find("file signature not found") != std::string::npos) return {"it is not an HDF5 file"};
+  if (text.find("file signature not found") != std::string::npos) return {kNoHdf5};
   if (std::string newer = newer_format(text); !newer.empty()) return {std::move(newer)};
   if (text.find("truncated file") != std::string::npos) return {"the file is truncated (" + text + ")"};
   return {text};
@@ -240,7 +252,8 @@ void Hdf5File::Handles::abandon() noexcept {
 }
 
 void Hdf5File::Handles::fail(std::string_view action) const {
-  const Hdf5Error error = innermost_error();
+  Hdf5Error error = innermost_error();
+  if (error.reason == kNoHdf5) error.reason += remedy_for_other_format(path);
   throw FileError(
       {.file = path, .what = fmt::format("cannot {}: {}", action, error.reason), .error_number = error.error_number});
 }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "io/files/file_error.hpp"
 #include "io/io_test_support.hpp"
 #include "io/shards/class_names.hpp"
 
