@@ -59,24 +59,19 @@ void for_each_label(const io::ShardedDataset& dataset, const Use& use) {
   }
 }
 
-/// Counts the samples of each class, or the samples that have each label. With `can_be_missing`, labels may be missing
-/// and are not counted then.
+/// Counts the samples, or positions of masks, of each class, or the samples that have each label. Missing labels are
+/// not counted.
 std::vector<std::int64_t> count_labels(const io::ShardedDataset& dataset, bool can_be_missing) {
   const io::DatasetInfo& info = dataset.info();
   const auto count = static_cast<std::size_t>(info.labels_are_classes ? info.classes : info.y.elements());
   std::vector<std::int64_t> counts(count);
   if (info.labels_are_classes) {
     for_each_label<std::int32_t>(dataset, [&](std::span<const std::int32_t> labels, std::int64_t first) {
-      if (info.has_masks()) {
-        for (const std::int32_t label : labels) {
-          if (label != io::kIgnored) ++counts[static_cast<std::size_t>(label)];
-        }
-        return;
-      }
+      const std::int64_t each = std::max<std::int64_t>(1, info.y.elements());
       const std::vector<bool> missing =
-          can_be_missing ? dataset.missing(first, std::ssize(labels)).y : std::vector<bool>(labels.size());
+          can_be_missing ? dataset.missing_labels(first, std::ssize(labels) / each) : std::vector<bool>(labels.size());
       for (std::size_t i = 0; i < labels.size(); ++i) {
-        if (!missing[i]) ++counts[static_cast<std::size_t>(labels[i])];
+        if (!missing[i] && labels[i] != io::kIgnored) ++counts[static_cast<std::size_t>(labels[i])];
       }
     });
   } else {
@@ -85,6 +80,25 @@ std::vector<std::int64_t> count_labels(const io::ShardedDataset& dataset, bool c
     });
   }
   return counts;
+}
+
+void warn_of_missing_labels(Console& console, const io::ShardedDataset& dataset) {
+  const std::int64_t samples = dataset.info().samples;
+  const auto each = static_cast<std::size_t>(std::max<std::int64_t>(1, dataset.info().y.elements()));
+  const std::int64_t most = std::max<std::int64_t>(1, kLabelsAtOnce / static_cast<std::int64_t>(each));
+  std::int64_t incomplete = 0;
+  for (std::int64_t first = 0; first < samples; first += most) {
+    const std::vector<bool> missing = dataset.missing_labels(first, std::min(most, samples - first));
+    for (auto row = missing.begin(); row != missing.end(); row += static_cast<std::ptrdiff_t>(each)) {
+      incomplete +=
+          std::find(row, row + static_cast<std::ptrdiff_t>(each), true) != row + static_cast<std::ptrdiff_t>(each);
+    }
+  }
+  if (incomplete == 0) return;
+  console.warn(
+      fmt::format("{} of {} samples miss their label: train refuses them, `lockstep pack --missing drop` leaves "
+                  "them out",
+                  with_commas(incomplete), with_commas(samples)));
 }
 
 std::string class_table(const io::DatasetInfo& info, const std::vector<std::int64_t>& counts) {
@@ -352,23 +366,15 @@ bool describe_dataset(Console& console, const io::DatasetOptions& data, bool ver
   if (!describe_shards(console, dataset, verify)) return false;
   const io::DatasetInfo& info = dataset.info();
   const std::int64_t each = std::max<std::int64_t>(1, info.y.elements());
-  const bool few = info.samples <= kMaxLabelsCounted / each && info.classes <= kMaxClassesCounted;
   const bool labels = info.labels_are_classes ? info.classes > 0 : info.targets_are_binary && each > 1;
-  if (!verify || !labels || !few) return true;
-  const bool can_be_missing = [&] {
-    if (info.has_statistics) return false;  // packed shards
-    const io::ShardFile first(dataset.shards()[0].file, data.x, data.y, nullptr, data.unlabelled, data.gaps);
-    return first.fields()[1].meaning.can_be_missing();
-  }();
-  const std::vector<std::int64_t> counts = count_labels(dataset, can_be_missing);
-  console.info(class_table(info, counts));
-  const std::int64_t known = std::accumulate(counts.begin(), counts.end(), std::int64_t{0});
-  if (info.labels_are_classes && !info.has_masks() && known < info.samples) {
-    console.warn(
-        fmt::format("{} of {} samples miss their label: train refuses them, `lockstep pack --missing drop` leaves "
-                    "them out",
-                    with_commas(info.samples - known), with_commas(info.samples)));
+  if (!verify || info.samples > kMaxLabelsCounted / each) return true;
+  // Packed shards miss no label, and masks may.
+  const bool can_be_missing =
+      !info.y.name.empty() && info.targets.empty() && !info.has_statistics && dataset.labels_can_be_missing();
+  if (labels && info.classes <= kMaxClassesCounted) {
+    console.info(class_table(info, count_labels(dataset, can_be_missing)));
   }
+  if (can_be_missing && !info.has_masks()) warn_of_missing_labels(console, dataset);
   return true;
 }
 

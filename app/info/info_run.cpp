@@ -61,8 +61,10 @@ void describe_configuration(Console& console, const fs::path& file) {
         "  data           {}\n  validation     {}\n  network        {}\n  optimizer      {}, learning rate {} ({})\n"
         "  work           {}, batch {}, seed {}",
         io::visible_line(or_none(options.data.path.string())),
-        io::visible_line(or_none(options.data.validation.string())), network, model::name_of(options.optimizer.kind),
-        options.schedule.base, model::name_of(options.schedule.kind), amount, batch, options.work.seed));
+        options.data.validation_share > 0 ? fmt::format("{} of the data", options.data.validation_share)
+                                          : io::visible_line(or_none(options.data.validation.string())),
+        network, model::name_of(options.optimizer.kind), options.schedule.base, model::name_of(options.schedule.kind),
+        amount, batch, options.work.seed));
     if (const std::string agreement = agreement_text(options); !agreement.empty()) {
       console.info(fmt::format("  agreement      {}", agreement));
     }

@@ -156,6 +156,20 @@ struct ShardedDataset::Files : ShardContents {
     }
   }
 
+  /// For each number of the samples from `first` on, in all shards, true if it is missing.
+  std::vector<bool> missing_numbers(std::size_t field, std::int64_t first, std::int64_t samples) const {
+    std::vector<bool> flags;
+    for (const std::int64_t end = first + samples; first < end;) {
+      const std::size_t shard = set.shard_of(first);
+      const ShardInfo& rows = set.shards()[shard];
+      const std::int64_t run = std::min(end, rows.first + rows.count) - first;
+      const std::vector<bool> more = set.file(shard).missing_numbers(field, first - rows.first, run);
+      flags.insert(flags.end(), more.begin(), more.end());
+      first += run;
+    }
+    return flags;
+  }
+
   void read_x(std::size_t shard, std::int64_t first, std::int64_t rows, FileType type, std::span<std::byte> out,
               std::vector<std::byte>& scratch) const {
     if (inputs.size() == 1) return read_column(inputs[0], shard, first, rows, type, out, scratch);
@@ -403,19 +417,33 @@ void ShardedDataset::read_fields(std::span<const std::int64_t> samples,
 }
 
 ShardedDataset::MissingRows ShardedDataset::missing(std::int64_t first, std::int64_t samples) const {
-  const std::size_t shard = files_->set.shard_of(first);
-  const std::int64_t within = first - shards()[shard].first;
-  const ShardFile& file = files_->set.file(shard);
-  MissingRows rows{.x = file.missing_rows(files_->inputs[0].field, within, samples), .y = {}};
+  const auto rows = static_cast<std::size_t>(samples);
+  MissingRows missing{.x = std::vector<bool>(rows), .y = std::vector<bool>(rows)};
   const auto add = [&](std::size_t field, std::vector<bool>& flags) {
-    const std::vector<bool> more = file.missing_rows(field, within, samples);
-    if (flags.empty()) flags.resize(more.size());
-    for (std::size_t i = 0; i < more.size(); ++i) flags[i] = flags[i] || more[i];
+    const std::vector<bool> numbers = files_->missing_numbers(field, first, samples);
+    const std::size_t each = numbers.size() / rows;
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      if (numbers[i]) flags[i / each] = true;
+    }
   };
-  for (std::size_t i = 1; i < files_->inputs.size(); ++i) add(files_->inputs[i].field, rows.x);
-  if (files_->has_y() && files_->targets.empty()) add(files_->y_field, rows.y);
-  for (const auto& target : files_->targets) add(target.field, rows.y);
-  return rows;
+  if (samples == 0) return missing;
+  for (const auto& input : files_->inputs) add(input.field, missing.x);
+  if (files_->has_y() && files_->targets.empty()) add(files_->y_field, missing.y);
+  for (const auto& target : files_->targets) add(target.field, missing.y);
+  return missing;
+}
+
+std::vector<bool> ShardedDataset::missing_labels(std::int64_t first, std::int64_t samples) const {
+  return files_->missing_numbers(files_->y_field, first, samples);
+}
+
+bool ShardedDataset::labels_can_be_missing() const {
+  for (std::size_t shard = 0; shard < files_->set.size(); ++shard) {
+    const StoredField& y = files_->set.file(shard).fields()[files_->y_field];
+    if (y.meaning.can_be_missing() || y.field.type == FileType::float32 || y.field.type == FileType::float64)
+      return true;
+  }
+  return false;
 }
 
 void ShardedDataset::will_need(std::int64_t first, std::int64_t count, std::int64_t) const noexcept {

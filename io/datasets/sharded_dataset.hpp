@@ -89,11 +89,15 @@ class ShardedDataset final : public Dataset {
   void read_fields(std::span<const std::int64_t> samples, std::span<const std::span<std::byte>> buffers) const;
   /// The fields as read_fields() delivers them, in the order of SampleSource::roles().
   std::vector<Field> stored_fields() const;
-  /// Flags, for x and for y, of the samples from `first` on that lack a number; all are in one shard.
+  /// Flags, for x and for y, of the samples from `first` on that lack a number.
   struct MissingRows {
     std::vector<bool> x, y;
   };
   MissingRows missing(std::int64_t first, std::int64_t samples) const;
+  /// For each number of y of the samples from `first` on, true if it is missing. Requires a single target.
+  std::vector<bool> missing_labels(std::int64_t first, std::int64_t samples) const;
+  /// True if the attributes or the type of y in any file allow for missing numbers. Requires a single target.
+  bool labels_can_be_missing() const;
   std::vector<std::int64_t> shard_counts() const override;
   std::size_t stored_bytes() const noexcept override;
   std::int64_t block_multiple() const noexcept override;

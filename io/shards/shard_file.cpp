@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 #include "io/files/checksum.hpp"
-#include "io/text/shell_word.hpp"
 #include "io/text/utf8.hpp"
 
 namespace lockstep::io {
@@ -415,28 +414,22 @@ void ShardFile::read_rows(std::size_t field, std::int64_t first, std::int64_t ro
   read_stored(field, first, rows, elements);
   const auto missing = stored.meaning.apply(elements, out);
   if (!missing || gaps_.deliver_missing) return;
-  throw FileError({.file = path_,
-                   .what = fmt::format(
-                       "sample {} of {} holds {}: it is missing. `lockstep pack --x {} --missing drop --out FOLDER` "
-                       "leaves such samples out, --missing mean fills them",
-                       first + static_cast<std::int64_t>(missing->element) / stored.field.elements(), stored.dataset,
-                       missing->why, shell_path(path_))});
+  throw FileError(
+      {.file = path_,
+       .what = fmt::format("sample {} of {} holds {}: it is missing. `lockstep pack` with --missing drop leaves such "
+                           "samples out{}",
+                           first + static_cast<std::int64_t>(missing->element) / stored.field.elements(),
+                           stored.dataset, missing->why, field == 0 ? ", with --missing mean fills them" : "")});
 }
 
-std::vector<bool> ShardFile::missing_rows(std::size_t field, std::int64_t first, std::int64_t rows) const {
+std::vector<bool> ShardFile::missing_numbers(std::size_t field, std::int64_t first, std::int64_t rows) const {
   const StoredField& stored = fields_[field];
-  std::vector<bool> result(static_cast<std::size_t>(rows), false);
-  if (stored.text) return result;
+  if (stored.text) return std::vector<bool>(static_cast<std::size_t>(rows * stored.field.elements()), false);
   std::vector<std::byte> elements(stored.stored_bytes() * static_cast<std::size_t>(rows));
   read_stored(field, first, rows, elements);
   StoredMeaning meaning = stored.meaning;
   if (meaning.meant == FileType::other) meaning.meant = stored.field.type;
-  const std::vector<bool> flags = meaning.missing(elements);
-  const auto each = static_cast<std::size_t>(stored.field.elements());
-  for (std::size_t i = 0; i < flags.size(); ++i) {
-    if (flags[i]) result[i / each] = true;
-  }
-  return result;
+  return meaning.missing(elements);
 }
 
 void ShardFile::read_stored(std::size_t field, std::int64_t first, std::int64_t rows, std::span<std::byte> out) const {

@@ -125,8 +125,8 @@ class ShardFile {
   /// call opens the file (0.1 ms), so ask for large blocks. Throws FileError, also for a missing number without
   /// deliver_missing.
   void read_rows(std::size_t field, std::int64_t first, std::int64_t rows, std::span<std::byte> out) const;
-  /// For each row, true if a number is missing: by the attributes, or NaN. Reads the rows.
-  std::vector<bool> missing_rows(std::size_t field, std::int64_t first, std::int64_t rows) const;
+  /// For each number of the rows, true if it is missing: by the attributes, or NaN. Reads the rows.
+  std::vector<bool> missing_numbers(std::size_t field, std::int64_t first, std::int64_t rows) const;
   /// Asks the kernel to read ahead (POSIX_FADV_WILLNEED); does nothing for data that goes through the library.
   void will_need(std::size_t field, std::int64_t first, std::int64_t rows) const noexcept;
 

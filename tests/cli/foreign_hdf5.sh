@@ -305,6 +305,9 @@ missing nan_fill 'sample 50 of x holds nan, its _FillValue' 'missing  1 of 360' 
 missing label_hole 'sample 9 of y holds -999, its missing_value' 'missing_value -999' '1 of 60 samples'
 run info label_hole.h5
 expect_out '^  0 +19 '; expect_err '1 of 60 samples miss their label'
+mkdir label_holes && cp label_hole.h5 label_holes/1.h5 && cp label_hole.h5 label_holes/2.h5
+run info label_holes
+expect_out '^  0 +38 '; expect_err '2 of 120 samples miss their label'
 check "numbers that are scaled"
 run info scaled.h5
 expect_out 'int16 as float64: scale_factor 0\.001 and add_offset 1\.5 applied'
