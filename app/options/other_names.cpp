@@ -16,10 +16,14 @@ struct OtherName {
 
 constexpr std::string_view kRanks =
     "ranks are started by the launcher: `mpirun -np N lockstep ...`, one rank for each GPU or core";
+constexpr std::string_view kServers =
+    "the launcher starts all ranks: `mpirun -np N lockstep train ... --agree async --servers S` makes S of them "
+    "servers";
+constexpr std::string_view kPlaces = "there is nothing to set: a run prints the host and device of each rank";
 constexpr std::string_view kReaders = "there is nothing to set: each rank reads ahead in a thread of its own";
 
-// Sources: PyTorch's examples and torchrun, Lightning, Hugging Face, timm, fairseq, nanoGPT, Keras, Horovod, Caffe,
-// sklearn.
+// Sources: TensorFlow's and PaddlePaddle's tutorials, PyTorch's examples and torchrun, Lightning, Hugging Face, timm,
+// fairseq, nanoGPT, Keras, Horovod, Caffe, sklearn.
 constexpr OtherName kOtherNames[] = {
     // amount of work
     {"num-epochs n-epochs nepochs max-epochs max-epoch num-train-epochs nb-epoch total-epochs ep passes", "epochs"},
@@ -42,6 +46,14 @@ constexpr OtherName kOtherNames[] = {
      "num-processes num-procs world-size ranks num-ranks nnodes num-nodes nodes hosts local-rank rank node-rank "
      "master-addr master-port rdzv-endpoint dist-url distributed ddp",
      "", kRanks},
+    {"job-name task-index task-id ps-hosts worker-hosts num-ps ps-num pserver-endpoints pserver-ips trainers "
+     "trainer-id "
+     "trainer-num",
+     "", kServers},
+    {"sync-replicas replicas-to-aggregate num-backup-workers sync-mode async-mode is-async use-async sync async",
+     "agree"},
+    {"log-device-placement", "", kPlaces},
+    {"allow-soft-placement soft-placement", "device auto"},
     {"gpu cuda use-cuda use-gpu", "device gpu", kRanks},
     {"no-cuda no-gpu use-cpu cpu", "device cpu"},
     {"accelerator", "device"},
@@ -55,7 +67,7 @@ constexpr OtherName kOtherNames[] = {
     {"fsdp zero zero-stage deepspeed", "shard-optimizer"},
     {"fp16-allreduce compression gradient-compression", "wire"},
     // data
-    {"dataset dataset-path dataset-dir data-dir data-path data-root dataroot train-data train-dir train-file "
+    {"dataset dataset-path dataset-dir data-dir data-path data-root dataroot train-data train-file "
      "training-data train-path datadir",
      "data,x"},
     {"input inputs input-file in file source images", "x,data"},
@@ -75,19 +87,24 @@ constexpr OtherName kOtherNames[] = {
     {"seq-len seq-length sequence-length max-length max-seq-length max-seq-len block-size context-length ctx-len",
      "context"},
     {"bptt", "unroll"},
-    {"drop drop-rate dropout-rate p-drop", "dropout"},
+    {"drop drop-rate dropout-rate dropout-prob p-drop keep-prob keep-probability", "dropout"},
     {"act nonlinearity activation-function", "activation"},
     {"criterion loss-function loss-fn objective", "loss"},
-    {"init initializer weight-initializer kernel-initializer", "weight-init"},
+    {"init init-scale initializer weight-initializer kernel-initializer", "weight-init"},
     {"pretrained pretrained-model finetune finetune-from init-from load-weights", "initialize-from,checkpoint"},
     // optimiser and learning rate
     {"opt optim solver", "optimizer"},
-    {"lr base-lr initial-lr init-lr max-lr eta learning-rate-init alpha", "learning-rate"},
+    {"lr base-lr initial-lr initial-learning-rate start-learning-rate starter-learning-rate init-lr max-lr eta "
+     "learning-rate-init alpha",
+     "learning-rate"},
     {"lr-scheduler lr-schedule scheduler lr-policy lr-decay lr-scheduler-type sched decay-lr", "schedule"},
     {"warmup warmup-iters num-warmup-steps warmup-updates warmup-epochs warmup-ratio", "warmup-steps"},
-    {"min-lr end-lr eta-min final-lr lr-end", "final-learning-rate"},
-    {"gamma lr-gamma", "decay-rate"},
-    {"step-size lr-step-size", "decay-steps"},
+    {"min-lr end-learning-rate min-learning-rate end-lr eta-min final-lr lr-end", "final-learning-rate"},
+    {"gamma lr-gamma lr-decay-factor learning-rate-decay-factor", "decay-rate"},
+    {"step-size lr-step-size num-epochs-per-decay lr-decay-steps", "decay-steps"},
+    {"decay-staircase", "staircase"},
+    {"l2-regularizer l2-regularization l2-reg l2-loss regularization-rate l2-decay", "l2"},
+    {"l1 l1-regularizer l1-regularization", "", "there is no L1 regularisation; --l2 and --weight-decay exist"},
     {"milestones lr-steps lr-milestones", "boundaries"},
     {"wd decay", "weight-decay"},
     {"adam-beta1", "beta1"},
@@ -100,12 +117,12 @@ constexpr OtherName kOtherNames[] = {
     {"sampler oversample oversampling resample balanced-sampling class-balanced-sampling", "sampling"},
     {"sample-weights weight-column", "sample-weight"},
     {"monitor metric-for-best-model eval-metric", "best-by"},
-    {"ema ema-decay model-ema swa polyak", "average-decay"},
+    {"moving-average-decay ema ema-decay model-ema swa polyak", "average-decay"},
     // input and output paths
     {"output output-file outfile o destination dest", "out,json,csv,run"},
     {"output-dir out-dir outdir output-path save-path", "out,run,folder"},
     {"save save-dir run-name run-dir exp exp-name experiment experiment-name name project log-dir logdir log-path "
-     "logging-dir work-dir workdir checkpoint-dir ckpt-dir checkpoint-path save-model model-dir model-path",
+     "logging-dir work-dir workdir checkpoint-dir ckpt-dir checkpoint-path save-model train-dir model-dir model-path",
      "run"},
     {"overwrite overwrite-output-dir", "force"},
     {"resume-from resume-from-checkpoint resume-path restart continue load load-checkpoint restore restore-file",

@@ -257,7 +257,10 @@ void add_optimizer_options(OptionTable& table, model::OptimizerOptions& options)
       .at_least(0)
       .below(1)
       .only_with("optimizer", {"adam", "adamw", "lamb"});
-  table.add("epsilon", options.epsilon, "E", "adam, adamw, lamb: number added to the square root of the second moment")
+  table
+      .add("epsilon", options.epsilon, "E",
+           "adam, adamw, lamb: number added to the square root of the second moment, after the "
+           "correction of its bias (as PyTorch does; TensorFlow 1 adds it before)")
       .above(0)
       .only_with("optimizer", {"adam", "adamw", "lamb"});
   table
