@@ -17,6 +17,7 @@
 #include "app/check/check_ranks.hpp"
 #include "app/check/check_report.hpp"
 #include "app/check/check_storage.hpp"
+#include "app/data/shared_samples.hpp"
 #include "app/data/verify_data.hpp"
 #include "app/engine/engine.hpp"
 #include "app/engine/file_watch.hpp"
@@ -45,6 +46,7 @@ namespace {
 
 constexpr std::uint64_t kFilesBesidesData = 128;  ///< files of libraries, logs and the launcher
 constexpr std::size_t kMaxRowsOfHosts = 32;
+constexpr double kSecondsOfReading = 10;  ///< limit of the time in which a rank reads samples
 
 /// Runs one check. All ranks have the same facts and reach the same conclusions; rank 0 reports. All ranks must call
 /// every method.
@@ -62,7 +64,8 @@ class Check {
   void look_at_ranks();
   void look_at_network();
   void look_at_data();
-  std::uint64_t read_samples(std::int64_t place, std::int64_t places) const;
+  void read_samples(std::int64_t place, std::int64_t places);
+  void compare_samples();
   void look_at_weights();
   void look_at_memory();
   void look_at_run_folder();
@@ -275,28 +278,38 @@ void Check::look_at_network() {
 }
 
 /// Reads samples that have no checksums or contain tokens, as training does, and so finds whatever training would
-/// refuse. The ranks of a host share the samples, for at most 10 seconds. Returns the number of samples read.
-std::uint64_t Check::read_samples(std::int64_t place, std::int64_t places) const {
-  constexpr double kSeconds = 10;
+/// refuse. The ranks of a host share the samples, for at most kSecondsOfReading. Records the number of samples read.
+void Check::read_samples(std::int64_t place, std::int64_t places) {
   constexpr std::int64_t kTogether = 64;
   const Workload& workload = plan_->workload;
   StopWatch watch;
-  std::uint64_t read = 0;
   const auto look = [&](const io::Dataset* data, const std::filesystem::path& path) {
     if (data == nullptr || (is_packed_data(path) && workload.network->token_ranges().empty())) return;
     const std::int64_t first = data->info().samples * place / places, end = data->info().samples * (place + 1) / places;
-    for (std::int64_t i = first; i < end && watch.seconds() < kSeconds; i += kTogether) {
+    own_.data.samples_due += static_cast<std::uint64_t>(end - first);
+    for (std::int64_t i = first; i < end && watch.seconds() < kSecondsOfReading; i += kTogether) {
       std::vector<std::int64_t> samples(static_cast<std::size_t>(std::min(kTogether, end - i)));
       std::iota(samples.begin(), samples.end(), i);
       std::vector<std::byte> x(samples.size() * data->x_bytes()), y(samples.size() * data->y_bytes());
       data->read(samples, io::kNoEpoch, x, y);
-      read += samples.size();
+      own_.data.samples_read += samples.size();
     }
   };
   look(workload.training.get(), workload.paths.training);
   look(workload.validation.get(),
        workload.paths.validation.empty() ? workload.paths.training : workload.paths.validation);
-  return read;
+}
+
+/// Looks for training samples among the validation samples. Only rank 0 reads.
+void Check::compare_samples() {
+  const Workload& workload = plan_->workload;
+  if (communicator_.rank() != 0 || !workload.validation) return;
+  if (!workload.paths.validation.empty()) {
+    own_.data.leak = shared_files(*workload.training, *workload.validation);
+    if (!own_.data.leak.empty()) return;
+  }
+  const SampleTwins twins = find_twins(*workload.training, *workload.validation);
+  (twins.leaks() ? own_.data.leak : own_.data.twins) = twins.in_words();
 }
 
 void Check::look_at_data() {
@@ -320,16 +333,19 @@ void Check::look_at_data() {
       own_.data.damage = error.what();
     }
     try {
-      own_.data.samples_read = read_samples(place, std::ssize(host->ranks));
+      read_samples(place, std::ssize(host->ranks));
+      compare_samples();
     } catch (const std::exception& error) {
       own_.data.refused = error.what();
     }
   }
   facts_ = gather_facts(communicator_, own_);
-  std::uint64_t verified = 0, samples = 0;
+  std::uint64_t verified = 0;
+  std::int64_t samples = 0, due = 0;
   for (const RankFacts& rank : facts_) {
     verified += rank.data.verified;
-    samples += rank.data.samples_read;
+    samples += static_cast<std::int64_t>(rank.data.samples_read);
+    due += static_cast<std::int64_t>(rank.data.samples_due);
   }
   std::string summary = options_.train.data.path.string();
   if (own_.data.opened) {
@@ -339,7 +355,12 @@ void Check::look_at_data() {
   summary += verified > 0 ? fmt::format("; checksums of {} recomputed on {} in {:.2f} s", format_bytes(verified),
                                         counted(hosts_.size(), "host"), watch.seconds())
                           : std::string("; checksums not recomputed");
-  if (samples > 0) summary += fmt::format("; {} read", counted(static_cast<std::int64_t>(samples), "sample"));
+  if (samples > 0 && samples == due) summary += fmt::format("; {} read", counted(samples, "sample"));
+  if (samples > 0 && samples < due) {
+    summary += fmt::format("; {} of {} read, as many as {:g} s suffice for", with_commas(samples),
+                           counted(due, "sample"), kSecondsOfReading);
+  }
+  if (!facts_[0].data.twins.empty()) summary += "; " + facts_[0].data.twins;
   tell(subject("data", summary, {judge_data(facts_)}));
 }
 

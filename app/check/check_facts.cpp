@@ -155,6 +155,9 @@ void visit(Visitor& visitor, Facts& f) {
   visitor("data.times", f.data.times);
   visitor("data.verified", f.data.verified);
   visitor("data.samples_read", f.data.samples_read);
+  visitor("data.samples_due", f.data.samples_due);
+  visitor("data.twins", f.data.twins);
+  visitor("data.leak", f.data.leak);
   visitor("data.refused", f.data.refused);
   visitor("data.damage", f.data.damage);
 }

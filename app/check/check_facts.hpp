@@ -28,6 +28,9 @@ struct DataFacts {
   std::string times = {};          ///< digest of their modification times
   std::uint64_t verified = 0;      ///< bytes whose checksums this rank has verified
   std::uint64_t samples_read = 0;  ///< samples whose values this rank has checked
+  std::uint64_t samples_due = 0;   ///< this rank's share of the samples to check
+  std::string twins = {};          ///< samples that are in both training and validation data, one phrase; "": unknown
+  std::string leak = {};           ///< the same, if it makes validations worthless
   std::string refused = {};        ///< reason why training would refuse the data
   std::string damage = {};         ///< first checksum that differed
 };

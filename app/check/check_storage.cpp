@@ -69,6 +69,13 @@ std::vector<Finding> judge_data(std::span<const RankFacts> facts) {
   judge_texts(findings, facts, "training refuses the data", "correct the values, or the options that say what they are",
               [](const RankFacts& f) { return f.data.refused; });
 
+  if (!facts.empty() && !facts[0].data.leak.empty()) {
+    findings.push_back({.severity = Severity::warning,
+                        .what = facts[0].data.leak,
+                        .where = "training and validation data",
+                        .remedy = "a validation of samples that a network has learnt says nothing about others: take "
+                                  "them out of one of the two"});
+  }
   std::vector<RankFacts> opened;
   std::copy_if(facts.begin(), facts.end(), std::back_inserter(opened), [](const auto& f) { return f.data.opened; });
   if (opened.empty()) return findings;

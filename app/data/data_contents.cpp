@@ -99,6 +99,12 @@ std::unique_ptr<io::Dataset> with_contents(comm::Communicator& communicator, std
   return std::make_unique<DataWithContents>(std::move(data), contents, pieces.are_all());
 }
 
+std::string checksum_of_contents(const io::Dataset& data) {
+  const std::string whole = data.fingerprint();
+  const std::size_t at = whole.find(kContents);
+  return at == std::string::npos ? "" : whole.substr(at + kContents.size());
+}
+
 std::string fingerprint_without_contents(const io::Dataset& data) {
   const std::string whole = data.fingerprint();
   return whole.substr(0, whole.find(kContents));

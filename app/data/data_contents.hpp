@@ -16,6 +16,8 @@ namespace lockstep::app {
 /// reading fails.
 std::unique_ptr<io::Dataset> with_contents(comm::Communicator& communicator, std::unique_ptr<io::Dataset> data);
 
+/// Returns the checksum that with_contents() adds to the fingerprint of `data`; "": none.
+std::string checksum_of_contents(const io::Dataset& data);
 /// Returns the fingerprint of `data` without the checksum that with_contents() adds.
 std::string fingerprint_without_contents(const io::Dataset& data);
 

@@ -14,6 +14,7 @@
 #include "app/data/target_check.hpp"
 #include "app/options/choices.hpp"
 #include "app/options/stored_options.hpp"
+#include "app/data/shared_samples.hpp"
 #include "app/options/usage_error.hpp"
 #include "app/plan/common_result.hpp"
 #include "app/plan/sampling.hpp"
@@ -282,6 +283,14 @@ Workload open_workload(comm::Communicator& communicator, const TrainOptions& opt
                           {"validation data", workload.validation ? workload.validation->fingerprint() : ""}});
   workload.training = with_contents(communicator, std::move(workload.training));
   if (workload.validation) workload.validation = with_contents(communicator, std::move(workload.validation));
+  if (!workload.paths.validation.empty()) {
+    const std::string same = shared_files(*workload.training, *workload.validation);
+    if (!same.empty()) {
+      workload.warnings.push_back(same +
+                                  ": a validation of samples that a network has learnt says nothing about "
+                                  "others; --validation names other data");
+    }
+  }
   standardize(communicator, known_scales(resumed, initial, workload), workload);
   workload.weights = gather_loss_weights(communicator, workload.options.loss, *workload.training);
   workload.model.weighted = !workload.weights.empty() || may_lack_classes(workload.training->info(), workload.model);

@@ -16,6 +16,9 @@ make("cubes.h5", 24, (6, 6, 6))
 make("boxes.h5", 24, (6, 4, 6))
 make("images.h5", 24, (8, 8))
 make("planes.h5", 24, (1, 6, 6))
+make("cubes-test.h5", 24, (6, 6, 6))
+make("boxes-test.h5", 24, (6, 4, 6))
+make("images-test.h5", 24, (8, 8))
 with h5py.File("boxes.h5") as f, h5py.File("wrong.h5", "w") as g:
     g["x"], g["mask"] = f["x"][:], f["mask"][:, :4]
 END
@@ -27,7 +30,7 @@ common=(--x x --y mask --loss softmax-cross-entropy --no-tensorboard --progress 
 check "a mask moves with its volume: what a place tells of its class is learnt under all augmentations"
 for case in "cubes symmetries" "cubes pad=2,crop=5,symmetries" "boxes flip=dhw,pad=1" "boxes crop=5x3x5,symmetries" "images symmetries,pad=1" "images flip=h"; do
   read -r data how <<<"$case"
-  succeeds -n 2 train --data $data.h5 --validation $data.h5 --model pixels.yaml "${common[@]}" --optimizer adam --learning-rate 0.1 --global-batch 8 --epochs 12 \
+  succeeds -n 2 train --data $data.h5 --validation $data-test.h5 --model pixels.yaml "${common[@]}" --optimizer adam --learning-rate 0.1 --global-batch 8 --epochs 12 \
     --augment "$how" --run runs/pixels
   expect_silence; rm -rf runs/kept; mv runs/pixels runs/kept
   metric runs/kept validation accuracy | tail -n 1 | awk '{ exit !($2 > 0.93) }' || failed "$case: accuracy $(metric runs/kept validation accuracy | tail -n 1)"
