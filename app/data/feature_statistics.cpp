@@ -38,6 +38,7 @@ struct Sums {
     squares += other.squares;
   }
   io::FeatureSpread spread(double pivot) const {
+    if (count == 0) return {.mean = pivot};  // all series are empty
     const double mean = sum / count;
     return {.mean = pivot + mean, .deviation = std::sqrt(std::max(0.0, squares / count - mean * mean))};
   }
@@ -47,9 +48,9 @@ constexpr std::size_t kSumsNumbers = sizeof(Sums) / sizeof(double);
 /// Reads samples on one rank. Features of x come first, then the targets. The pivots are the numbers of sample 0.
 class Reading {
  public:
-  explicit Reading(const io::Dataset& data)
+  Reading(const io::Dataset& data, std::span<const SeriesPadding> padding)
       : data_(data),
-        x_parts_(feature_parts(data.info())),
+        x_parts_(parts_of(data.info(), padding)),
         x_features_(static_cast<std::size_t>(features_of(data.info()))),
         y_features_(data.info().labels_are_classes || data.info().y.name.empty()
                         ? 0
@@ -73,6 +74,28 @@ class Reading {
   }
 
  private:
+  /// A part of a sample; of a padded series, only the real steps count.
+  struct Part : io::FeaturePart {
+    const SeriesPadding* padding = nullptr;
+    /// Returns how many of the part's numbers count.
+    template <class Number>
+    std::size_t count(std::span<const Number> sample) const {
+      if (padding == nullptr) return static_cast<std::size_t>(elements);
+      const auto length = static_cast<std::int64_t>(sample[static_cast<std::size_t>(padding->lengths)]);
+      return static_cast<std::size_t>(elements / padding->steps * length);
+    }
+  };
+  static std::vector<Part> parts_of(const io::DatasetInfo& info, std::span<const SeriesPadding> padding) {
+    std::vector<Part> parts;
+    std::int64_t first = 0;
+    for (const io::FeaturePart& part : feature_parts(info)) {
+      const auto padded = std::ranges::find(padding, first, &SeriesPadding::first);
+      parts.push_back({part, padded == padding.end() ? nullptr : &*padded});
+      first += part.elements;
+    }
+    return parts;
+  }
+
   void read(std::int64_t first, std::int64_t count) {
     samples_.resize(static_cast<std::size_t>(count));
     std::iota(samples_.begin(), samples_.end(), first);
@@ -82,17 +105,21 @@ class Reading {
   }
 
   template <class Number, class Use>
-  static void each_of(std::span<const std::byte> bytes, std::span<const io::FeaturePart> parts, std::size_t before,
+  static void each_of(std::span<const std::byte> bytes, std::span<const Part> parts, std::size_t before,
                       const Use& use) {
     const std::span<const Number> numbers(reinterpret_cast<const Number*>(bytes.data()), bytes.size() / sizeof(Number));
-    for (std::size_t at = 0; at < numbers.size();) {
-      std::size_t first = before;
-      for (const io::FeaturePart& part : parts) {
+    std::size_t row = 0;
+    for (const Part& part : parts) row += static_cast<std::size_t>(part.elements);
+    for (std::size_t sample = 0; sample < numbers.size(); sample += row) {
+      std::size_t first = before, begin = sample;
+      for (const Part& part : parts) {
         const auto features = static_cast<std::size_t>(part.features);
-        for (const std::size_t end = at + static_cast<std::size_t>(part.elements); at < end; at += features) {
+        const std::size_t end = begin + part.count(numbers.subspan(sample, row));
+        for (std::size_t at = begin; at < end; at += features) {
           for (std::size_t f = 0; f < features; ++f) use(first + f, static_cast<double>(numbers[at + f]));
         }
         first += features;
+        begin += static_cast<std::size_t>(part.elements);
       }
     }
   }
@@ -110,7 +137,7 @@ class Reading {
     }
     if (y_features_ == 0) return;
     const auto targets = static_cast<std::int64_t>(y_features_);
-    const io::FeaturePart y_part[] = {{.elements = targets, .features = targets}};
+    const Part y_part[] = {{{.elements = targets, .features = targets}}};
     if (data_.y_type() == io::FileType::float64) {
       each_of<double>(y_, y_part, x_features_, use);
     } else {
@@ -119,7 +146,7 @@ class Reading {
   }
 
   const io::Dataset& data_;
-  std::vector<io::FeaturePart> x_parts_;
+  std::vector<Part> x_parts_;
   std::size_t x_features_, y_features_;
   std::int64_t rows_;  ///< rows per block
   std::vector<double> pivots_;
@@ -154,7 +181,8 @@ std::int64_t features_of(const io::DatasetInfo& info) {
   return features;
 }
 
-FeatureStatistics gather_statistics(comm::Communicator& communicator, const io::Dataset& data) {
+FeatureStatistics gather_statistics(comm::Communicator& communicator, const io::Dataset& data,
+                                    std::span<const SeriesPadding> padding) {
   const std::int64_t samples = data.info().samples;
   const std::uint64_t bytes = static_cast<std::uint64_t>(samples) * data.stored_bytes();
   const auto stride = static_cast<std::int64_t>((bytes + kMaxRead - 1) / kMaxRead);
@@ -163,7 +191,7 @@ FeatureStatistics gather_statistics(comm::Communicator& communicator, const io::
   std::size_t x_features = 0;
   comm::all_succeed(communicator, [&] {
     const comm::LongOperation reading_data(communicator, "gathering statistics of the data");
-    Reading reading(data);
+    Reading reading(data, padding);
     const std::size_t features = reading.features();
     x_features = reading.x_features();
     pivots = reading.pivots();

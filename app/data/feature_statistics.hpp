@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
+#include "app/data/series_padding.hpp"
 #include "comm/communicator.hpp"
 #include "io/datasets/dataset.hpp"
 #include "io/shards/feature_scale.hpp"
@@ -26,7 +28,8 @@ std::int64_t features_of(const io::DatasetInfo& info);
 
 /// Collective. Each rank reads a part of the data; beyond 4 GiB evenly spread blocks are read. The result has the same
 /// bits at any number of ranks: the data are cut into sections independently of the number of ranks, and the sums of
-/// the sections are added in order. Throws comm::ConsensusError if reading fails.
-FeatureStatistics gather_statistics(comm::Communicator& communicator, const io::Dataset& data);
+/// the sections are added in order. The steps of `padding` do not count. Throws comm::ConsensusError if reading fails.
+FeatureStatistics gather_statistics(comm::Communicator& communicator, const io::Dataset& data,
+                                    std::span<const SeriesPadding> padding = {});
 
 }  // namespace lockstep::app

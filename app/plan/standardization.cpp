@@ -15,6 +15,7 @@
 #include "app/data/data_match.hpp"
 #include "app/data/feature_statistics.hpp"
 #include "app/data/network_input.hpp"
+#include "app/data/series_padding.hpp"
 #include "app/data/token_inputs.hpp"
 #include "app/options/usage_error.hpp"
 #include "app/plan/common_result.hpp"
@@ -353,7 +354,8 @@ void standardize(comm::Communicator& communicator, const KnownScales& known, Wor
   wish.x = wish.x && workload.features.empty();
   wish.y = wish.y && workload.targets.empty();
   if (wish.any()) {
-    const FeatureStatistics found = gather_statistics(communicator, *workload.training);
+    const FeatureStatistics found =
+        gather_statistics(communicator, *workload.training, padded_inputs(*workload.network, info));
     if (!info.inputs.empty()) {
       workload.features = scale_of_inputs(workload, found.x, wish);
     } else if (wish.x_if_asked && info.x.sample_shape.size() == 3 && !has_channels(info.x)) {

@@ -110,6 +110,22 @@ assert (got - forward(ours)).abs().max() < 1e-5
 END
 fi
 
+check "the statistics of --normalize are those of the real steps"
+scaled=(--model read.yaml --x series,length --y y --normalize per-feature --normalize-targets none --no-tensorboard --progress off --seed 3)
+for n in 1 3; do
+  for data in clean dirty; do
+    succeeds -n $n train $data.h5 "${scaled[@]}" --global-batch 120 --steps 4 --report-every 1 --run runs/$data-scaled$n
+  done
+  expect_same <(metric runs/clean-scaled$n train loss) <(metric runs/dirty-scaled$n train loss)
+done
+python3 - <<'END' 2>err || failed "the scale"
+import h5py, json, numpy as np
+with h5py.File("dirty.h5") as f: x, length = f["series"][:].astype(float), f["length"][:]
+real = x[np.arange(x.shape[1]) < length[:, None]]
+with h5py.File("runs/dirty-scaled3/checkpoints/latest") as f: scale = json.loads(bytes(f["state/data_description"][:]))["feature_scale"]
+assert np.allclose(scale["mean"], [real.mean(), 0]) and np.allclose(scale["deviation"], [real.std(), 1]), scale
+END
+
 check "all numbers of ranks give one run, and a resumed one is the same"
 for n in 1 3; do
   succeeds -n $n train dirty.h5 "${common[@]}" --validation 0.25 --global-batch 30 --epochs 3 --reproducible --run runs/on$n
