@@ -154,6 +154,19 @@ class Reading {
   std::vector<std::byte> x_, y_;
 };
 
+/// `sums` and `pivots`: one for each feature of x, then one for each target.
+FeatureStatistics statistics_of(std::span<const Sums> sums, std::span<const double> pivots, std::size_t x_features) {
+  FeatureStatistics statistics;
+  Sums range;
+  for (std::size_t feature = 0; feature < sums.size(); ++feature) {
+    (feature < x_features ? statistics.x : statistics.y).push_back(sums[feature].spread(pivots[feature]));
+    if (feature < x_features) range.add(sums[feature]);
+  }
+  statistics.least = range.least;
+  statistics.greatest = range.greatest;
+  return statistics;
+}
+
 }  // namespace
 
 std::int64_t features_of(const io::Field& x) {
@@ -207,17 +220,24 @@ FeatureStatistics gather_statistics(comm::Communicator& communicator, const io::
   static_assert(kSumsNumbers == 5);
   communicator.all_reduce(std::span<double>(reinterpret_cast<double*>(sums.data()), sums.size() * kSumsNumbers));
   communicator.wait("gathering statistics of the data");
-  FeatureStatistics statistics;
-  Sums range;
-  for (std::size_t feature = 0; feature < pivots.size(); ++feature) {
-    Sums total;
-    for (std::size_t at = feature; at < sums.size(); at += pivots.size()) total.add(sums[at]);
-    (feature < x_features ? statistics.x : statistics.y).push_back(total.spread(pivots[feature]));
-    if (feature < x_features) range.add(total);
+  std::vector<Sums> totals(pivots.size());
+  for (std::size_t at = 0; at < sums.size(); ++at) totals[at % totals.size()].add(sums[at]);
+  return statistics_of(totals, pivots, x_features);
+}
+
+FeatureStatistics sample_statistics(const io::Dataset& data) {
+  constexpr std::int64_t kMaxSamples = 256;
+  constexpr std::int64_t kMaxBytes = 16 << 20;
+  const std::int64_t samples = data.info().samples;
+  const auto fit = kMaxBytes / static_cast<std::int64_t>(std::max<std::size_t>(1, data.x_bytes()));
+  const std::int64_t count = std::clamp<std::int64_t>(std::min(fit, samples), 1, kMaxSamples);
+  Reading reading(data, {});
+  std::vector<Sums> sums(reading.features());
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t sample = samples * i / count;
+    reading.add(sample, sample + 1, 1, sums);
   }
-  statistics.least = range.least;
-  statistics.greatest = range.greatest;
-  return statistics;
+  return statistics_of(sums, reading.pivots(), reading.x_features());
 }
 
 }  // namespace lockstep::app

@@ -32,4 +32,8 @@ std::int64_t features_of(const io::DatasetInfo& info);
 FeatureStatistics gather_statistics(comm::Communicator& communicator, const io::Dataset& data,
                                     std::span<const SeriesPadding> padding = {});
 
+/// As above, of up to 256 samples that are spread evenly over the data. Only the calling rank reads, about 16 MiB at
+/// most. Throws io::FileError.
+FeatureStatistics sample_statistics(const io::Dataset& data);
+
 }  // namespace lockstep::app

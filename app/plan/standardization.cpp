@@ -3,15 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <fnmatch.h>
 
+#include "app/data/blurred_numbers.hpp"
 #include "app/data/data_match.hpp"
 #include "app/data/feature_statistics.hpp"
 #include "app/data/network_input.hpp"
@@ -21,6 +24,7 @@
 #include "app/plan/common_result.hpp"
 #include "app/report/figures.hpp"
 #include "comm/consensus.hpp"
+#include "comm/messages.hpp"
 #include "io/datasets/standardized_dataset.hpp"
 #include "io/shards/data_description.hpp"
 
@@ -205,6 +209,31 @@ void warn_of_small_bytes(comm::Communicator& communicator, Workload& workload) {
       range.least, range.greatest));
 }
 
+/// Collective. Warns if numbers of the training data differ by less than float64 shows at their size or, where they are
+/// not standardised, float32. `found`: statistics of all samples, if they were gathered.
+void warn_of_blurred_numbers(comm::Communicator& communicator, const std::optional<FeatureStatistics>& found,
+                             Workload& workload) {
+  const io::Dataset& data = *workload.training;
+  const bool wide_x = data.x_type() == io::FileType::float64, wide_y = data.y_type() == io::FileType::float64;
+  if (!wide_x && !wide_y) return;
+  const auto told_apart_in = [](const io::FeatureScale& scale) {
+    return scale.empty() ? ToldApartIn::float32 : ToldApartIn::float64;
+  };
+  std::string of_x, of_y;
+  comm::all_succeed(communicator, [&] {
+    if (communicator.rank() != 0) return;
+    const comm::LongOperation looking(communicator, "looking at the data");
+    const FeatureStatistics statistics = found ? *found : sample_statistics(data);
+    const std::filesystem::path& path = workload.paths.training;
+    if (wide_x) of_x = blurred_features(statistics, told_apart_in(workload.features), data.info(), path);
+    if (wide_y) of_y = blurred_targets(statistics, told_apart_in(workload.targets), data.info(), path);
+  });
+  for (const std::string& own : {of_x, of_y}) {
+    std::string warning = comm::all_gather_text(communicator, own)[0];
+    if (!warning.empty()) workload.warnings.push_back(std::move(warning));
+  }
+}
+
 /// True if the last layer of the network is initialised anew.
 bool outputs_are_new(const model::Network& network, const std::vector<std::string>& reinitialize) {
   const std::vector<model::LayerPlan> layers = network.plan();
@@ -353,21 +382,22 @@ void standardize(comm::Communicator& communicator, const KnownScales& known, Wor
   if (wish.y) workload.targets = known.targets;
   wish.x = wish.x && workload.features.empty();
   wish.y = wish.y && workload.targets.empty();
+  std::optional<FeatureStatistics> found;
   if (wish.any()) {
-    const FeatureStatistics found =
-        gather_statistics(communicator, *workload.training, padded_inputs(*workload.network, info));
+    found = gather_statistics(communicator, *workload.training, padded_inputs(*workload.network, info));
     if (!info.inputs.empty()) {
-      workload.features = scale_of_inputs(workload, found.x, wish);
+      workload.features = scale_of_inputs(workload, found->x, wish);
     } else if (wish.x_if_asked && info.x.sample_shape.size() == 3 && !has_channels(info.x)) {
-      standardize_volumes(info.x, found.x, workload);
-    } else if (wish.x || (wish.x_if_asked && io::asks_for_scale(found.x))) {
-      workload.features = io::scale_of(found.x, x_type);
+      standardize_volumes(info.x, found->x, workload);
+    } else if (wish.x || (wish.x_if_asked && io::asks_for_scale(found->x))) {
+      workload.features = io::scale_of(found->x, x_type);
     }
-    if (wish.y || (wish.y_if_asked && io::ask_for_scale_as_targets(of_numbers(found.y, *workload.task)))) {
-      workload.targets = scale_of_targets(found.y, *workload.task, workload.training->y_type());
+    if (wish.y || (wish.y_if_asked && io::ask_for_scale_as_targets(of_numbers(found->y, *workload.task)))) {
+      workload.targets = scale_of_targets(found->y, *workload.task, workload.training->y_type());
     }
   }
   if (x_type == io::FileType::float64 && workload.features.empty()) scale_in_double(normalize, workload);
+  if (!known.decided) warn_of_blurred_numbers(communicator, found, workload);
   warn_of_large_inputs(communicator, normalize.kind, workload);
   if (!known.decided) warn_of_small_bytes(communicator, workload);
   const bool narrowed = workload.training->y_type() == io::FileType::float64;

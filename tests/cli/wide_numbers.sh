@@ -56,6 +56,33 @@ for name in large large_y; do
     -n 2 train $name.h5 --steps 5 --optimizer sgd --model linear --run runs/r
   fails 1 'sample (17|23) holds .*beyond the range of float32' pack --x $name.h5 --out packed
 done
+check "a column whose integers differ by less than float64 shows is named once"
+python3 - <<'END'
+import h5py, numpy as np
+k = np.arange(400)
+def write(name, x, y=None):
+    with h5py.File(name + ".h5", "w") as f: f["x"], f["y"] = x, (k % 7 > 3).astype("i4")[:len(x)] if y is None else y
+write("close", np.stack([k, 1_700_000_000_000_000_000 + k], 1))
+write("one", np.stack([k, 1_700_000_000_000_000_000 + k % 100], 1))
+days = np.stack([k, 1_700_000_000_000_000_000 + k * 86_400_000_000_000], 1)
+write("days", days); write("few_days", days[:3] + np.array([0, 1]) * np.arange(3)[:, None])
+write("close_y", k[:, None].astype("f4"), 1_700_000_000_000_000_000 + k)
+np.save("close.npy", 1_700_000_000_000_000_000 + k[:, None]); np.save("kinds.npy", (k % 7 > 3).astype("i4"))
+END
+warns() { expect_status 0; [ "$(own_words | grep -c "$1")" = 1 ] || failed "not one warning of $1"; }
+silent() { expect_status 0; ! own_words | grep -q 'there: ' || failed "a warning"; }
+must_run pack --x close.npy --y kinds.npy --out close_npy
+few=(--model linear --steps 5)
+run -n 2 train close.h5 "${few[@]}" --checkpoint-every 5 --run runs/close
+warns 'close.h5: x at \[1\] holds numbers around 17000000000000[0-9]* with a deviation of .*float64.*multiples of 256 there: subtract'
+run -n 2 train --resume --steps 10 --run runs/close; silent
+run train close_npy "${few[@]}" --run runs/close_npy; warns 'close_npy: x holds numbers around 17000000000000'
+run train one.h5 "${few[@]}" --run runs/one; warns 'one.h5: x at \[1\] is 1700000000000000000 in all samples, as far as float64 shows'
+run -n 2 train close_y.h5 "${few[@]}" --loss mean-squared-error --run runs/close_y; warns 'close_y.h5: y holds numbers around 17'
+run train stamps_i8.h5 "${few[@]}" --normalize none --run runs/none; warns 'stamps_i8.h5: x holds numbers around 17.*float32.*--normalize per-feature'
+for name in days stamps_i8; do run train $name.h5 "${few[@]}" --run runs/far-$name; silent; done
+run eval runs/far-days --data few_days.h5; silent
+run predict runs/far-days --data few_days.h5 --out few_days.out.h5; silent
 check "tables likewise"
 python3 - <<'END'
 import h5py
