@@ -14,9 +14,9 @@ std::int64_t stored_features(const Network& network, const ModelOptions& options
   return options.augmentation ? options.augmentation->in.elements() : network.sample_shape().features;
 }
 
-/// Number of columns of y.
+/// Number of columns of y: one for each row of the output, or as many as the row has outputs.
 std::int64_t target_columns(const Network& network, LossKind loss) {
-  return takes_classes(loss) ? network.positions() : network.sample_shape().outputs;
+  return network.positions() * (takes_classes(loss) ? 1 : network.sample_shape().outputs);
 }
 
 /// Columns of the weights: one for each row of the output. Tokens have no weights.

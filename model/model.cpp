@@ -126,7 +126,7 @@ EvaluationSums Model::evaluate(const Batch& batch, Weights weights, std::span<fl
   Tensor all;
   evaluate_output(batch, weights, {}, [&](const Pass& pass, const Tensor& output, const Batch& here) {
     backend_.fill_zero(evaluation_sums_.tensor());
-    const bool of_masks = !network_.sample_shape().mask.empty();
+    const bool of_masks = !network_.sample_shape().grid.empty();
     const LossOptions options{.weights = of_masks ? weights_of_rows(here) : Tensor{}};
     loss_.add(output, network_.targets(pass, here.y), options,
               evaluation_sums_.tensor());  // leaves the output as it is

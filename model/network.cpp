@@ -22,11 +22,11 @@ Network::Network(const Description& description, const SampleShape& shape, std::
       description_(description),
       graph_(rewritten(description, kinds), parameters_, recurrent_state_, kinds) {
   const Shape& output = graph_.values()[graph_.output()].type.shape;
-  if (shape.takes_mask_of_output && shape.mask.empty() && !shape.tokens && output.last() == shape.outputs &&
+  if (shape.takes_grid_of_output && shape.grid.empty() && !shape.tokens && output.last() == shape.outputs &&
       output.places() > 1) {
-    shape_.mask.assign(output.extents().begin(), output.extents().end() - 1);
+    shape_.grid.assign(output.extents().begin(), output.extents().end() - 1);
   }
-  if (!shape_.mask.empty()) require_output_of_masks(output);
+  if (!shape_.grid.empty()) require_output_of_grid(output);
   if (output.elements() != shape.outputs * positions()) {
     const bool is_flat = output.places() == positions();
     throw std::invalid_argument(fmt::format(
@@ -46,23 +46,31 @@ Network::Network(const Description& description, const SampleShape& shape, std::
   compile();
 }
 
-/// A position of the output is the same position of the mask.
-void Network::require_output_of_masks(const Shape& output) const {
-  std::vector<std::int64_t> wanted = shape_.mask;
+/// A position of the output is the same position of the mask or the field.
+void Network::require_output_of_grid(const Shape& output) const {
+  std::vector<std::int64_t> wanted = shape_.grid;
   wanted.push_back(shape_.outputs);
   if (std::ranges::equal(output.extents(), wanted)) return;
   const auto text = [](const auto& extents) { return fmt::format("{}", fmt::join(extents, " x ")); };
-  const bool has_positions = std::ranges::equal(output.extents().first(output.count() - 1), shape_.mask);
+  const bool has_positions = std::ranges::equal(output.extents().first(output.count() - 1), shape_.grid);
+  const std::string data = shape_.is_field ? "fields" : "masks";
+  const std::string remedy =
+      has_positions ? "end with `conv: {channels: $outputs, kernel: 1}` or `dense: $outputs`"
+      : output.elements() == shape_.outputs * positions()
+          ? fmt::format("end with `reshape: [{}]`", fmt::join(wanted, ", "))
+          : fmt::format("give it as many positions as the {} have, or {} of its size", data, data);
   throw std::invalid_argument(
-      fmt::format("the network's output is {} of each sample, and masks of {} with {} classes ask for {}: {}",
-                  text(output.extents()), text(shape_.mask), shape_.outputs, text(wanted),
-                  has_positions ? "end with `conv: {channels: $outputs, kernel: 1}` or `dense: $outputs`"
-                                : "give it as many positions as the masks have, or masks of its size"));
+      fmt::format("the network's output is {} of each sample, and {} of {} with {} {} ask for {}: {}",
+                  text(output.extents()), data, text(shape_.grid), shape_.outputs,
+                  !shape_.is_field      ? "classes"
+                  : shape_.outputs == 1 ? "channel"
+                                        : "channels",
+                  text(wanted), remedy));
 }
 
 Tensor Network::forward(const Pass& pass) const {
   const Tensor output = program(purpose_of(pass)).forward(pass);
-  const bool is_row = !shape_.mask.empty() && output.columns == shape_.outputs * positions();
+  const bool is_row = !shape_.grid.empty() && output.columns == shape_.outputs * positions();
   return is_row ? output.reshaped(pass.batch * positions(), shape_.outputs) : output;
 }
 
@@ -199,7 +207,8 @@ std::map<std::string, int> Network::fusions() const {
 
 Tensor Network::targets(const Pass& pass, const Tensor& y) const {
   const Tensor targets = program(purpose_of(pass)).targets(pass, y);
-  return shape_.tokens || !shape_.mask.empty() ? targets.reshaped(pass.batch * positions(), 1) : targets;
+  return shape_.tokens || !shape_.grid.empty() ? targets.reshaped(pass.batch * positions(), y.columns / positions())
+                                               : targets;
 }
 
 namespace {

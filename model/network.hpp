@@ -74,19 +74,20 @@ struct SampleInput {
 /// Shape of a sample, as a network reads it.
 struct SampleShape {
   std::int64_t features = 0;  ///< elements of x per sample; tokens: the context
-  std::int64_t outputs = 0;   ///< classes, or regression targets per sample; tokens: the vocabulary
+  std::int64_t outputs = 0;   ///< classes, targets, or channels of a field; tokens: the vocabulary
   /// Shape of the features, if they are an image (after augmentation) or a volume.
   std::optional<ImageShape> image = {};
   bool tokens = false;  ///< x and y are tokens, int32 [context] each
   /// Two or more inputs, stored one after the other in a row of x, `features` numbers in all; empty: x is the only
   /// input.
   std::vector<SampleInput> inputs = {};
-  /// Extents of a mask, which has a label for each position of a sample; the extents of the network's output before its
-  /// classes. Empty: a sample has one label, or targets.
-  std::vector<std::int64_t> mask = {};
-  /// Set if the data do not say whether samples have masks: an output of several rows of `outputs` then has a mask with
-  /// as many positions.
-  bool takes_mask_of_output = false;
+  /// Extents of the positions that have a class (masks) or numbers (fields) each; the extents of the network's output
+  /// before its outputs. Empty: a sample has one label, or a row of targets.
+  std::vector<std::int64_t> grid = {};
+  bool is_field = false;  ///< the positions have numbers, and `outputs` are the channels
+  /// Set if the data do not say whether samples have positions: an output of several rows of `outputs` then has a grid
+  /// of as many positions.
+  bool takes_grid_of_output = false;
 };
 
 /// A network made from a description.
@@ -115,11 +116,12 @@ class Network {
   /// of a batch continues sample i of the preceding batch.
   const ActivationTable& recurrent_state() const noexcept { return recurrent_state_; }
   const SampleShape& sample_shape() const noexcept { return shape_; }
-  /// Rows of the output per sample: 1, the context, or the positions of a mask. The loss is a mean over them.
+  /// Rows of the output per sample: 1, the context, or the positions of a mask or a field. The loss is a mean over
+  /// them.
   std::int64_t positions() const noexcept {
     if (shape_.tokens) return shape_.features;
     std::int64_t positions = 1;
-    for (const std::int64_t extent : shape_.mask) positions *= extent;
+    for (const std::int64_t extent : shape_.grid) positions *= extent;
     return positions;
   }
 
@@ -169,7 +171,7 @@ class Network {
     return pass.training ? Purpose::training : Purpose::evaluation;
   }
   void compile();
-  void require_output_of_masks(const Shape& output) const;
+  void require_output_of_grid(const Shape& output) const;
   std::vector<LayerPlan> plan(std::span<const CallGroup> groups) const;
 
   ParameterTable parameters_;

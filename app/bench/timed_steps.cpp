@@ -30,7 +30,7 @@ model::SampleShape synthetic_shape(const StepWork& work) {
   return {.features = work.image ? work.image->elements() : work.features,
           .outputs = work.outputs,
           .image = work.image,
-          .takes_mask_of_output = !work.regression};
+          .takes_grid_of_output = !work.regression};
 }
 
 /// The workload of synthetic samples, in place of prepare_workload().

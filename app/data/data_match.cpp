@@ -77,7 +77,7 @@ std::vector<std::string> units_of_targets(const io::DatasetInfo& info, const std
     units.insert(units.end(), static_cast<std::size_t>(target.field.elements()), target.field.unit);
   }
   if (units.empty() && !info.y.unit.empty() && !info.labels_are_classes) {
-    units.assign(static_cast<std::size_t>(info.y.elements()), info.y.unit);
+    units.assign(static_cast<std::size_t>(info.target_count()), info.y.unit);
   }
   if (units.empty()) std::ranges::transform(names, std::back_inserter(units), io::unit_of);
   return units;
@@ -104,6 +104,8 @@ io::DataDescription describe_data(const io::DatasetInfo& info, const DataOptions
       .classes = classes ? info.classes : 0,
       .ignored_label = info.ignored_label,
       .mask = info.has_masks() ? info.y.sample_shape : std::vector<std::int64_t>{},
+      .field = info.field,
+      .target_shape = info.field.empty() ? std::vector<std::int64_t>{} : info.y.sample_shape,
       .class_names = classes ? info.class_names : std::vector<std::string>{},
       .target_names = info.windows             ? info.windows->target_names
                       : info.table && !classes ? info.table->labels
@@ -134,8 +136,8 @@ bool is_same_data(const io::DataDescription& a, const io::DataDescription& b) {
     fields.push_back(one.x);
     for (io::Field& field : fields) field.unit.clear();  // compare_units() warns of another one
     return std::tuple(std::move(fields),
-                      std::tie(one.contents, one.labels, one.classes, one.ignored_label, one.mask, one.class_names,
-                               one.target_names, one.table, one.window, one.horizon));
+                      std::tie(one.contents, one.labels, one.classes, one.ignored_label, one.mask, one.field,
+                               one.class_names, one.target_names, one.table, one.window, one.horizon));
   };
   return !a.contents.empty() && meaning(a) == meaning(b);
 }

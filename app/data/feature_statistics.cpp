@@ -54,7 +54,7 @@ class Reading {
         x_features_(static_cast<std::size_t>(features_of(data.info()))),
         y_features_(data.info().labels_are_classes || data.info().y.name.empty()
                         ? 0
-                        : static_cast<std::size_t>(data.info().y.elements())),
+                        : static_cast<std::size_t>(data.info().target_count())),
         rows_(std::max<std::int64_t>(1, static_cast<std::int64_t>(kBlock / (data.x_bytes() + data.y_bytes() + 1)))) {
     read(0, 1);
     pivots_.resize(features());

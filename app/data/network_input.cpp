@@ -110,6 +110,11 @@ std::optional<model::Augmentation> augmentation(const DataOptions& options, cons
   }
   model::Augmentation spec = augmentation_of(options.augment, *image);
   spec.per_image = per_image;
+  if (!info.field.empty() && spec.moves_pixels()) {
+    throw UsageError(
+        "--augment moves the pixels of samples, and not the numbers at the positions of their fields: leave flips and "
+        "crops out");
+  }
   const std::vector<std::int64_t> places = places_of(info.x, *image);
   if (info.has_masks() && spec.moves_pixels() && info.y.sample_shape != places) {
     throw UsageError(
@@ -128,15 +133,16 @@ model::SampleShape sample_shape(const io::DatasetInfo& info, const std::optional
     return {.features = info.x.elements(), .outputs = info.tokens->vocabulary, .image = {}, .tokens = true};
   }
   model::SampleShape shape{.features = info.x.elements(),
-                           .outputs = info.labels_are_classes ? info.classes : info.y.elements(),
+                           .outputs = info.labels_are_classes ? info.classes : info.target_count(),
                            .image = image_shape(info.x)};
   for (const io::FieldRange& input : info.inputs) {
     shape.inputs.push_back({.name = input.field.name, .extents = input.field.sample_shape});
   }
-  if (info.has_masks()) shape.mask = info.y.sample_shape;
+  shape.grid = info.has_masks() ? info.y.sample_shape : info.field;
+  shape.is_field = !info.field.empty();
   if (augmentation) {
-    if (!shape.mask.empty() && augmentation->moves_pixels()) {
-      shape.mask = places_of(info.x, augmentation->out);
+    if (!shape.grid.empty() && augmentation->moves_pixels()) {
+      shape.grid = places_of(info.x, augmentation->out);
     }
     shape.image = augmentation->out;
     shape.features = augmentation->out.elements();
@@ -159,6 +165,10 @@ std::optional<model::SampleShape> shape_of_inputs(const model::NetworkOptions& n
     shape.features += elements;
   }
   return shape;
+}
+
+std::string fields_text(std::span<const std::int64_t> positions, std::int64_t channels) {
+  return fmt::format("fields of {} with {}", fmt::join(positions, " x "), counted(channels, "channel"));
 }
 
 bool has_channels(const io::Field& x) {

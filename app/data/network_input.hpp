@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "app/options/train_options.hpp"
 #include "io/datasets/dataset.hpp"
@@ -33,6 +34,9 @@ model::SampleShape sample_shape(const io::DatasetInfo& info, const std::optional
 /// Returns the shape of samples that a network file with several inputs declares, without data; nullopt for other
 /// networks. Throws UsageError if the file leaves an extent to the data.
 std::optional<model::SampleShape> shape_of_inputs(const model::NetworkOptions& network, std::int64_t outputs);
+
+/// Returns "fields of 64 x 64 with 2 channels".
+std::string fields_text(std::span<const std::int64_t> positions, std::int64_t channels);
 
 inline constexpr std::int64_t kMaxPhotoChannels = 4;
 /// True if the last of three extents is a number of channels: at most 4, or at most a quarter of height and width.

@@ -1,5 +1,6 @@
 #include "app/data/open_dataset.hpp"
 
+#include <algorithm>
 #include <system_error>
 #include <utility>
 
@@ -50,6 +51,13 @@ std::vector<std::string> wanted_inputs(const LearningProblem& problem, const io:
   return names;
 }
 
+/// Returns the largest number of extents that the network file declares for an input; 0: it declares none.
+std::size_t extents_read(const model::NetworkOptions& network) {
+  std::size_t extents = 0;
+  for (const model::SampleInput& input : model::inputs_of(network)) extents = std::max(extents, input.extents.size());
+  return extents;
+}
+
 /// Returns the HDF5 datasets to read from files of other programs. Several inputs are in the datasets that the network
 /// names, unless the user names others.
 std::string x_of_files(const DataFormat& format) {
@@ -90,6 +98,7 @@ DataFormat data_format(const LearningProblem& problem, const io::DataDescription
                     .is_windowed = problem.data.window > 0,
                     .layout = problem.data.layout,
                     .labels = label_meaning(problem, before),
+                    .extents = extents_read(problem.network),
                     .ignored_label = problem.data.ignore_label};
   // "y" means all targets of shards, unless the user names a target y, or did so when the run began.
   const bool is_one =
@@ -152,6 +161,7 @@ std::unique_ptr<io::Dataset> open_dataset(const DataFormat& format, const fs::pa
                          .gaps = format.gaps,
                          .layout = format.layout,
                          .labels = format.labels,
+                         .extents = format.extents,
                          .ignored_label = format.ignored_label,
                          .wide_targets = true,
                          .deadline = deadline,

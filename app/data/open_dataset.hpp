@@ -46,6 +46,7 @@ struct DataFormat {
   bool is_windowed = false;  ///< the caller will cut the samples into windows (windowed())
   io::Layouts layout = {};
   io::LabelMeaning labels = io::LabelMeaning::automatic;  ///< meaning of labels in files of other programs, if known
+  std::size_t extents = 0;                                ///< io::DatasetOptions::extents
   std::optional<std::int64_t> ignored_label = {};         ///< masks: label of positions that belong to no class
 };
 /// Returns the format that a learning problem requests. `before`: training data of the checkpoint that the run resumes

@@ -9,7 +9,7 @@ namespace lockstep::app {
 MaskLabels::MaskLabels(const model::Network& network, const model::ModelOptions& options, std::int64_t most,
                        std::pmr::memory_resource* memory)
     : augmented_(memory), weights_(memory) {
-  if (network.sample_shape().mask.empty()) return;
+  if (network.sample_shape().grid.empty() || !model::takes_classes(options.loss)) return;
   positions_ = stored_positions_ = static_cast<std::size_t>(network.positions());
   weighted_ = options.weighted;
   if (options.augmentation && options.augmentation->moves_pixels()) {

@@ -33,11 +33,17 @@ std::vector<std::string> names_of(const TrainedModel& subject) {
   std::vector<std::string> names;
   const bool classes = model::chooses_class(subject.loss());
   const bool labels = subject.loss() == model::LossKind::binary_cross_entropy;
+  const bool is_field = !subject.field_shape().empty();
   if (!classes) names = subject.target_names();
   if (classes && subject.trained_on()) names = subject.trained_on()->class_names;
   if (names.empty() && classes) names = subject.dataset().info().class_names;
   for (std::int64_t i = std::ssize(names); i < outputs_of(subject); ++i) {
-    names.push_back(classes ? fmt::format("{}", i) : fmt::format("{} {}", labels ? "label" : "target", i + 1));
+    names.push_back(classes ? fmt::format("{}", i)
+                            : fmt::format("{} {}",
+                                          labels     ? "label"
+                                          : is_field ? "channel"
+                                                     : "target",
+                                          i + 1));
   }
   return names;
 }
@@ -159,8 +165,9 @@ std::string format_targets(const EvaluationReport& report, const std::vector<std
   const std::vector<TargetErrors>&errors = report.targets, &constant = report.constant;
   const std::size_t width = widest(names, 8);
   const std::string of_constant = fmt::format("MAE of the training {}", report.medians ? "median" : "mean");
-  std::string text = fmt::format("{:{}}  {:>11}  {:>11}  {:>11}  {:>9}{}", "target", width, "samples", "MAE", "RMSE",
-                                 "R2", constant.empty() ? "" : "  " + of_constant);
+  std::string text = fmt::format("{:{}}  {:>11}  {:>11}  {:>11}  {:>9}{}", "target", width,
+                                 report.of_positions ? "positions" : "samples", "MAE", "RMSE", "R2",
+                                 constant.empty() ? "" : "  " + of_constant);
   for (std::size_t i = 0; i < errors.size(); ++i) {
     text +=
         fmt::format("\n{:{}}  {:>11}  {:>11.5g}  {:>11.5g}  {:>9}", names[i], width,
@@ -194,7 +201,7 @@ EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator) 
   const std::int64_t chunks = divide_up(samples, chunk);
   const auto outputs = static_cast<std::size_t>(outputs_of(subject));
   EvaluationReport report{.network = fmt::format("{}, {}", subject.description(), subject.data().string()),
-                          .of_masks = subject.task().has_masks(),
+                          .of_positions = !subject.network().sample_shape().grid.empty(),
                           .medians = subject.constant().medians,
                           .names = names_of(subject)};
   if (model::chooses_class(subject.loss())) report.classes.emplace_back(outputs_of(subject));
@@ -248,7 +255,7 @@ EvaluationReport judge(TrainedModel& subject, comm::Communicator& communicator) 
 
 std::string format_report(const EvaluationReport& report) {
   const std::vector<std::string> names = io::visible_lines(report.names);
-  if (!report.classes.empty()) return format_classes(report.classes.front(), names, report.of_masks);
+  if (!report.classes.empty()) return format_classes(report.classes.front(), names, report.of_positions);
   if (!report.labels.empty()) return format_labels(report.labels.front(), names);
   return format_targets(report, names);
 }
@@ -274,7 +281,7 @@ std::vector<io::MetricRecord> records_of(const EvaluationReport& report) {
                                  {"precision", score.precision},
                                  {"recall", score.recall},
                                  {"f1", score.f1}});
-    if (report.of_masks) record.emplace_back("iou", score.iou);
+    if (report.of_positions) record.emplace_back("iou", score.iou);
     records.push_back(std::move(record));
   };
   if (!report.labels.empty()) {

@@ -18,7 +18,7 @@ namespace lockstep::app {
 /// predicts.
 struct EvaluationReport {
   std::string network = {};               ///< names of the network and the data, for titles
-  bool of_masks = false;                  ///< the samples of `classes` are the positions of masks
+  bool of_positions = false;              ///< the samples of `classes` or `targets` are positions of masks or fields
   std::vector<ClassCounts> classes = {};  ///< one element, or none
   std::vector<LabelCounts> labels = {};   ///< one element, or none
   std::vector<TargetErrors> targets = {};

@@ -38,7 +38,7 @@ class Rounds {
         data_(subject.dataset()),
         chunk_(std::min(subject.batch(), data_.info().samples)),
         scorer_(subject, chunk_),
-        is_of_masks_(!subject.model().network().sample_shape().mask.empty()),
+        is_of_masks_(subject.task().has_masks()),
         answers_(is_of_masks_ ? scorer_.positions() : scorer_.outputs()),
         sample_bytes_(answers_ * sizeof(float) + scorer_.target_bytes()),
         scores_(is_of_masks_ ? static_cast<std::size_t>(chunk_) * scorer_.outputs() : 0),
@@ -142,11 +142,13 @@ io::PredictionContent content_of(const TrainedModel& subject) {
   const io::TrainingRecord& record = subject.source().record();
   const bool classes = model::chooses_class(subject.loss());
   const io::Dataset& data = subject.dataset();
+  const bool is_field = !subject.field_shape().empty();
   return {.samples = info.samples,
-          .outputs = record.network.outputs,
+          .outputs = is_field ? record.network.outputs * subject.network().positions() : record.network.outputs,
           .classes = classes,
           .targets = !info.y.name.empty(),
-          .mask = subject.network().sample_shape().mask,
+          .mask = is_field ? std::vector<std::int64_t>{} : subject.network().sample_shape().grid,
+          .field = subject.field_shape(),
           .class_names =
               info.class_names.empty() && subject.trained_on() ? subject.trained_on()->class_names : info.class_names,
           .target_names = classes ? std::vector<std::string>{} : subject.target_names(),
@@ -190,8 +192,10 @@ int run_predict(comm::MpiSession& session, const PredictOptions& options) {
         "predictions are float32, which does not tell such numbers apart as finely as the network does: their "
         "errors are those of `lockstep eval --report`");
   }
-  if (!options.csv.empty() && !subject.network().sample_shape().mask.empty()) {
-    throw UsageError("--csv writes a line for each sample, and predictions are masks here: --out holds them as arrays");
+  if (!options.csv.empty() && !subject.network().sample_shape().grid.empty()) {
+    throw UsageError(
+        fmt::format("--csv writes a line for each sample, and predictions are {} here: --out holds them as arrays",
+                    subject.task().has_masks() ? "masks" : "fields"));
   }
   std::optional<io::PredictionWriter> writer;
   std::int64_t begin = 0;

@@ -184,8 +184,14 @@ void TrainedModel::open_data(comm::Communicator& communicator, const TrainedMode
                                    trained_on.features, trained_on.outputs));
     }
     shape.outputs = trained_on.outputs;
-    require_same_masks(info, labels);
-    shape.takes_mask_of_output = !labels;
+    require_same_positions(info, labels);
+    const bool knows_field = trained_on_ && !trained_on_->field.empty();
+    if (knows_field) shape.grid = trained_on_->field;
+    shape.is_field = shape.is_field || knows_field;
+    shape.takes_grid_of_output = !labels;
+    field_shape_ = knows_field      ? trained_on_->target_shape
+                   : shape.is_field ? info.y.sample_shape
+                                    : std::vector<std::int64_t>{};
     try {
       network_ = model::make_network(trained_.network, shape);
     } catch (const std::invalid_argument& error) {
@@ -263,18 +269,21 @@ void TrainedModel::require_past_targets(const io::DatasetInfo& rows) const {
                   data().string(), seen, rows.x.elements()));
 }
 
-/// Requires the kind of labels of training: masks of the same extents if the network was trained on masks, otherwise no
-/// masks.
-void TrainedModel::require_same_masks(const io::DatasetInfo& info, bool has_labels) const {
+/// Requires the kind of labels of training: masks or fields of the same extents, or one label or row for each sample.
+void TrainedModel::require_same_positions(const io::DatasetInfo& info, bool has_labels) const {
   if (!has_labels || !trained_on_) return;
-  const std::vector<std::int64_t> here = info.has_masks() ? info.y.sample_shape : std::vector<std::int64_t>{};
-  if (here == trained_on_->mask) return;
-  const auto text = [](const std::vector<std::int64_t>& mask) {
-    return mask.empty() ? std::string("one label for each sample")
-                        : fmt::format("masks of [{}]", fmt::join(mask, ", "));
+  const std::vector<std::int64_t> mask_here = info.has_masks() ? info.y.sample_shape : std::vector<std::int64_t>{};
+  if (mask_here == trained_on_->mask && info.field == trained_on_->field) return;
+  const auto text = [](const std::vector<std::int64_t>& mask, const std::vector<std::int64_t>& field, bool classes) {
+    return !mask.empty()    ? fmt::format("masks of [{}]", fmt::join(mask, ", "))
+           : !field.empty() ? fmt::format("fields of [{}]", fmt::join(field, ", "))
+           : classes        ? std::string("one label for each sample")
+                            : std::string("a row of numbers for each sample");
   };
-  throw UsageError(fmt::format("{} does not fit the network: it holds {}, and the network was trained on {}",
-                               data().string(), text(here), text(trained_on_->mask)));
+  throw UsageError(
+      fmt::format("{} does not fit the network: it holds {}, and the network was trained on {}", data().string(),
+                  text(mask_here, info.field, info.labels_are_classes),
+                  text(trained_on_->mask, trained_on_->field, trained_on_->labels == io::Labels::classes)));
 }
 
 /// Standardises as the run did, with the numbers in its checkpoint. `request` may replace the normalisation of x.

@@ -60,6 +60,8 @@ class TrainedModel {
   const ConstantPredictor& constant() const noexcept { return constant_; }
   /// The result of the check that the weights are finite.
   const FiniteWeights& finite() const noexcept { return finite_; }
+  /// Extents of a predicted field, as its data have them; empty: a sample has a row of outputs, or a mask.
+  const std::vector<std::int64_t>& field_shape() const noexcept { return field_shape_; }
   /// Names of the predicted numbers or labels; empty: not known.
   std::vector<std::string> target_names() const;
   /// On rank 0: "runs/a/checkpoints/step-0000000100.h5 (step 100, the best of its run)".
@@ -73,7 +75,7 @@ class TrainedModel {
   void open_data(comm::Communicator& communicator, const TrainedModelOptions& request, io::IoDeadline& deadline);
   void match_data(const TrainedModelOptions& request, std::unique_ptr<io::Dataset>& opened);
   void require_past_targets(const io::DatasetInfo& rows) const;
-  void require_same_masks(const io::DatasetInfo& info, bool has_labels) const;
+  void require_same_positions(const io::DatasetInfo& info, bool has_labels) const;
   void standardize();
   void compare_values(comm::Communicator& communicator, const TrainedModelOptions& request);
   void load(comm::Communicator& communicator, Console& console, const ExecutionOptions& execution);
@@ -86,6 +88,7 @@ class TrainedModel {
   std::vector<std::string> notes_, warnings_;  ///< results of the comparison of the data with the training data
   std::shared_ptr<io::Dataset> dataset_, as_learnt_;
   io::FeatureScale targets_;
+  std::vector<std::int64_t> field_shape_;
   ConstantPredictor constant_;
   std::unique_ptr<model::Network> network_;
   model::ModelOptions model_options_;

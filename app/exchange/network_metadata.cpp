@@ -45,16 +45,19 @@ std::vector<std::int64_t> numbers_in(const io::Metadata& metadata, const char* k
 model::SampleShape sample_shape_of(const io::TrainingRecord& record) {
   const io::NetworkIdentity& network = record.network;
   model::SampleShape shape{
-      .features = network.features, .outputs = network.outputs, .tokens = network.tokens, .takes_mask_of_output = true};
+      .features = network.features, .outputs = network.outputs, .tokens = network.tokens, .takes_grid_of_output = true};
   if (network.image.size() >= 3) {
     shape.image =
         model::ImageShape{.height = network.image[0], .width = network.image[1], .channels = network.image[2]};
     if (network.image.size() > 3) shape.image->depth = network.image[3];
   }
   if (network.tokens || record.data_description.empty()) return shape;
-  for (const io::Field& input : io::data_description_from_json(record.data_description).inputs) {
+  const io::DataDescription data = io::data_description_from_json(record.data_description);
+  for (const io::Field& input : data.inputs) {
     shape.inputs.push_back({.name = input.name, .extents = input.sample_shape});
   }
+  shape.grid = data.field;
+  shape.is_field = !data.field.empty();
   return shape;
 }
 

@@ -243,13 +243,13 @@ class Conversion {
       const bool numbers = !loss || model::is_of_numbers(*loss);
       const Name name = numbers ? "predictions" : "logits";
       Name predicted = operations_.rows(output);
-      const Numbers& mask = trained_.network->sample_shape().mask;
+      const Numbers& grid = trained_.network->sample_shape().grid;
       std::vector<io::OnnxExtent> shape{"batch"};
-      for (const std::int64_t extent : mask) shape.emplace_back(extent);
+      for (const std::int64_t extent : grid) shape.emplace_back(extent);
       shape.emplace_back(outputs);
-      if (!mask.empty()) {
+      if (!grid.empty()) {
         Numbers extents{-1};
-        extents.insert(extents.end(), mask.begin(), mask.end());
+        extents.insert(extents.end(), grid.begin(), grid.end());
         extents.push_back(outputs);
         predicted = graph_.reshape(predicted, extents);
       }
@@ -263,6 +263,13 @@ class Conversion {
                                                                [&] { return floats(data_scale_.targets.mean); })});
       }
       if (numbers) predicted = with_probabilities(predicted);
+      // The fields of the data had no extent for their only channel.
+      if (!data_scale_.field.empty() && data_scale_.field == data_scale_.target_shape) {
+        Numbers extents{-1};
+        extents.insert(extents.end(), grid.begin(), grid.end());
+        predicted = graph_.reshape(predicted, extents);
+        shape.pop_back();
+      }
       graph_.node("Identity", {predicted}, {}, name);
       model_.outputs.push_back({name, io::OnnxType::float32, shape});
       if (loss == model::LossKind::binary_cross_entropy) graph_.node("Sigmoid", {name}, {}, "probabilities");

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "app/data/network_input.hpp"
 #include "app/info/describe_columns.hpp"
 #include "app/info/info.hpp"
 #include "app/options/stored_options.hpp"
@@ -106,6 +107,9 @@ std::string describe_trained_on(const io::TrainingRecord& record) {
                         data.class_names.empty()
                             ? ", without names"
                             : fmt::format(": {}", fmt::join(io::visible_lines(data.class_names), ", ")));
+  }
+  if (!data.field.empty()) {
+    text += fmt::format("  targets        {}\n", fields_text(data.field, record.network.outputs));
   }
   if (data.target_names.empty() && !data.target_units.empty()) {
     text += fmt::format("  target        {}\n", unit_text(data.target_units[0]));

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "app/data/network_input.hpp"
 #include "app/info/describe_columns.hpp"
 #include "app/info/info.hpp"
 #include "app/report/figures.hpp"
@@ -193,12 +194,13 @@ std::string training_text(const io::DatasetInfo& info) {
                 shape[2] > kMaxColours ? " (as volumes: `inputs: {x: [any, any, any, any]}` in a network's file)" : "")
       : shape.size() == 2 ? fmt::format("grey images of {} x {} pixels", shape[0], shape[1])
                           : counted(info.x.elements(), "feature");
-  const std::string learns = info.y.name.empty() ? std::string("cannot learn from them: there are no labels (--y)")
-                             : info.labels_are_classes
-                                 ? fmt::format("learns {} by cross-entropy", counted(info.classes, "class"))
-                             : info.targets_are_binary && info.y.elements() > 1
-                                 ? fmt::format("learns {} by binary cross-entropy", counted(info.y.elements(), "label"))
-                                 : fmt::format("predicts {} by squared error", counted(info.y.elements(), "number"));
+  const std::string learns =
+      info.y.name.empty()       ? std::string("cannot learn from them: there are no labels (--y)")
+      : info.labels_are_classes ? fmt::format("learns {} by cross-entropy", counted(info.classes, "class"))
+      : info.targets_are_binary && info.y.elements() > 1
+          ? fmt::format("learns {} by binary cross-entropy", counted(info.y.elements(), "label"))
+      : !info.field.empty() ? fmt::format("predicts {} by squared error", fields_text(info.field, info.target_count()))
+                            : fmt::format("predicts {} by squared error", counted(info.y.elements(), "number"));
   return fmt::format("  train    sees {}; {}\n", sees, learns);
 }
 
@@ -243,6 +245,7 @@ std::string heading(const std::filesystem::path& path, const io::ShardedDataset&
       info.has_masks()          ? fmt::format("masks of {}{}", counted(info.classes, "class"),
                                      info.ignored_label ? fmt::format(", {} belongs to none", *info.ignored_label) : "")
       : info.labels_are_classes ? "labels of " + counted(info.classes, "class")
+      : !info.field.empty()     ? fields_text(info.field, info.target_count())
       : info.targets_are_binary ? fmt::format("{} of 0 or 1", counted(info.y.elements(), "label"))
                                 : std::string("numbers to predict");
   if (!info.y.name.empty())

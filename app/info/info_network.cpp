@@ -27,7 +27,7 @@ model::SampleShape shape_of(const InfoOptions& options) {
   return {.features = options.image ? options.image->elements() : options.features,
           .outputs = options.outputs,
           .image = options.image,
-          .takes_mask_of_output = true};
+          .takes_grid_of_output = true};
 }
 
 std::string samples_text(const model::SampleShape& shape) {

@@ -86,7 +86,7 @@ void add_validation_data_option(OptionTable& table, DataOptions& options) {
 void add_layout_option(OptionTable& table, io::Layouts& layout) {
   table.add_parsed("layout", layout, "ORDER",
                    "order of the dimensions of images: channels-last (height, width, channels) or channels-first; or "
-                   "letters, for one field or for each: nchw, image=nchw,volume=ncdhw; auto: channels-first if a "
+                   "letters, for one data set or for each: nchw, image=nchw,y=nhw; auto: channels-first if a "
                    "sample is [1, H, W], [3, H, W] or [4, H, W], else channels-last",
                    parse_layout, layout_text);
 }

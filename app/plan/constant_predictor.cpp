@@ -106,7 +106,7 @@ std::vector<float> find_medians(comm::Communicator& communicator, const io::Data
     std::uint32_t digits = 0;  ///< known leading digits of the key
   };
   constexpr std::size_t kMaxCounts = std::size_t{1} << 21;
-  const auto targets = static_cast<std::size_t>(data.info().y.elements());
+  const auto targets = static_cast<std::size_t>(data.info().target_count());
   std::vector<Search> searches(2 * targets);
   const int bits = searches.size() << 16 <= kMaxCounts ? 16 : searches.size() << 8 <= kMaxCounts ? 8 : 4;
   const std::size_t width = std::size_t{1} << bits;
@@ -147,7 +147,7 @@ std::vector<float> find_medians(comm::Communicator& communicator, const io::Data
   return medians;
 }
 
-std::string words_of(const ConstantPredictor& constant, model::LossKind loss, bool tokens,
+std::string words_of(const ConstantPredictor& constant, model::LossKind loss, bool tokens, bool fields,
                      const std::vector<std::string>& names) {
   const std::string_view of = constant.in_part ? "some of the training" : "the training";
   if (tokens) return fmt::format("the frequencies of {} tokens", of);
@@ -161,7 +161,8 @@ std::string words_of(const ConstantPredictor& constant, model::LossKind loss, bo
     return fmt::format("what most {} samples have of each label", constant.in_part ? "of some training" : "training");
   }
   if (loss == model::LossKind::soft_cross_entropy) return fmt::format("the mean probabilities of {} data", of);
-  return fmt::format("the {} of {} targets", constant.medians ? "median" : "mean", of);
+  return fmt::format("the {} of {}{} {}", constant.medians ? "median" : "mean",
+                     fields && constant.values.size() > 1 ? "each channel of " : "", of, fields ? "fields" : "targets");
 }
 
 }  // namespace
@@ -183,7 +184,7 @@ ConstantPredictor find_constant(comm::Communicator& communicator, const io::Data
   } else if (constant.medians) {
     constant.values = find_medians(communicator, training, stride);
   } else {
-    const auto targets = static_cast<std::size_t>(info.y.elements());
+    const auto targets = static_cast<std::size_t>(info.target_count());
     const std::vector<double> sums =
         add_up(communicator, training, targets + 1, stride, [&](auto y, std::span<double> sums_here) {
           const auto numbers = numbers_in<float>(y);
@@ -192,7 +193,7 @@ ConstantPredictor find_constant(comm::Communicator& communicator, const io::Data
         });
     for (std::size_t i = 0; i < targets; ++i) constant.values.push_back(static_cast<float>(sums[i] / sums[targets]));
   }
-  constant.words = words_of(constant, loss, info.tokens.has_value(), info.class_names);
+  constant.words = words_of(constant, loss, info.tokens.has_value(), !info.field.empty(), info.class_names);
   return constant;
 }
 
@@ -200,7 +201,8 @@ ConstantPredictor stored_constant(const io::DataDescription& description, model:
   ConstantPredictor constant{.medians = !description.target_medians.empty(), .in_part = description.labels_in_part};
   constant.values = constant.medians ? description.target_medians : description.target_means;
   constant.counts.assign(description.class_counts.begin(), description.class_counts.end());
-  if (!constant.empty()) constant.words = words_of(constant, loss, false, description.class_names);
+  if (!constant.empty())
+    constant.words = words_of(constant, loss, false, !description.field.empty(), description.class_names);
   return constant;
 }
 
@@ -213,7 +215,7 @@ ConstantPredictor known_constant(const io::TrainingRecord& record, const io::Dat
   if (!checked || before.targets != targets || before.class_names != training.info().class_names) return {};
   ConstantPredictor constant = stored_constant(before, loss);
   const bool fits = has_classes(training.info()) ? std::ssize(constant.counts) == training.info().classes
-                                                 : std::ssize(constant.values) == training.info().y.elements() &&
+                                                 : std::ssize(constant.values) == training.info().target_count() &&
                                                        constant.medians == has_medians(loss);
   return fits ? constant : ConstantPredictor{};
 }

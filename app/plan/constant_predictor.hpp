@@ -19,8 +19,8 @@ namespace lockstep::app {
 struct ConstantPredictor {
   /// Number of samples of each class, or of occurrences of each token; empty: it predicts numbers or labels.
   std::vector<double> counts = {};
-  /// Prediction for each target, in the units of the network (standardised if the targets are). For labels, the share
-  /// of samples that have the label.
+  /// Prediction for each target or channel, in the units of the network (standardised if they are). For labels, the
+  /// share of samples that have the label.
   std::vector<float> values = {};
   bool medians = false;    ///< `values` are medians (least absolute error); otherwise means (least squared error)
   bool in_part = false;    ///< computed from a subset of the labels, because there are very many

@@ -126,6 +126,10 @@ LossWeights gather_loss_weights(comm::Communicator& communicator, const LossOpti
     if (of_samples && training.info().tokens) {
       throw UsageError("--sample-weight needs samples, and the data are a corpus of tokens");
     }
+    if (of_samples && !training.info().field.empty()) {
+      throw UsageError(
+          "--sample-weight is for samples with one label or a row of numbers, and the data hold fields: leave it out");
+    }
     if (of_samples && training.info().has_masks()) {
       throw UsageError(
           "--sample-weight is for samples with one label, and the data hold masks: --class-weight weighs the classes "

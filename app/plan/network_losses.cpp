@@ -140,6 +140,12 @@ LossKind fitting_loss(const LossOptions& options, const io::DatasetInfo& info) {
         : classes   ? "class labels: --loss softmax-cross-entropy learns them"
                     : "one number for each sample"));
   }
+  if (options.kind == soft_cross_entropy && !info.field.empty()) {
+    throw UsageError(
+        "--loss soft-cross-entropy needs probabilities of the classes of a sample, and the data hold fields: masks "
+        "hold "
+        "a class for each position");
+  }
   if (options.kind == soft_dice) {
     if (!info.has_masks()) {
       throw UsageError("--loss dice needs masks, a class for each position of a sample, and the data hold none");

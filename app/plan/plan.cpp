@@ -209,7 +209,7 @@ Plan complete_plan(const comm::Communicator& communicator, Workload workload, co
                        .gpus = place.gpu.has_value(),
                        .synchronizes = workload.network->synchronizes(),
                        .has_losses = !workload.model.losses.empty(),
-                       .counts_labels = workload.model.weighted && !workload.network->sample_shape().mask.empty()});
+                       .counts_labels = workload.model.weighted && !workload.network->sample_shape().grid.empty()});
   const bool shards = execution.shard_optimizer && ranks > 1;
   const std::int64_t writers = options.run.checkpoint_writers;
   model::ScheduleClock clock;

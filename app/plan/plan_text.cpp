@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "app/data/network_input.hpp"
 #include "app/options/all_reduce_option.hpp"
 #include "app/options/choices.hpp"
 #include "app/plan/host_memory.hpp"
@@ -24,6 +25,16 @@ std::string wire_text(comm::WireFormat wire, const Place& place, const comm::Com
   if (wire == comm::WireFormat::fp32 || communicator.size() == 1) return "";
   if (place.gpu || communicator.uses_network()) return fmt::format(" in {}", word_of(wire));
   return fmt::format(" (--wire {} is for other hosts: nothing travels here)", word_of(wire));
+}
+
+/// Describes a field, and how it would be read otherwise if its order is ambiguous.
+std::string field_text(const io::DatasetInfo& info) {
+  const std::vector<std::int64_t>& shape = info.y.sample_shape;
+  const bool is_plane = info.field.size() == 2 && shape.size() == 2;
+  return fields_text(info.field, info.target_count()) +
+         (is_plane
+              ? fmt::format(" (--layout {}=nlc: of {} with {})", info.y.name, shape[0], counted(shape[1], "channel"))
+              : "");
 }
 
 /// Returns a note whether sums over GPUs repeat bit for bit; "" without such sums.
@@ -123,6 +134,7 @@ std::string format_plan(const Plan& plan, const comm::Communicator& communicator
       info.labels_are_classes                                        ? counted(info.classes, "class")
       : workload.model.loss == model::LossKind::soft_cross_entropy   ? counted(info.y.elements(), "class")
       : workload.model.loss == model::LossKind::binary_cross_entropy ? counted(info.y.elements(), "label")
+      : !info.field.empty()                                          ? field_text(info)
                                                                      : counted(info.y.elements(), "target"));
   text += workload.validation
               ? fmt::format("; validation: {}\n", counted(workload.validation->info().samples, "sample"))

@@ -59,7 +59,7 @@ Wish wish_of(const Workload& workload) {
           .x_if_asked = data.normalize.kind == Kind::automatic && few && !changes_light &&
                         workload.training->x_type() != io::FileType::uint8,
           .y = targets && data.targets == TargetScale::standard,
-          .y_if_asked = targets && data.targets == TargetScale::automatic && info.y.elements() <= kMaxFeatures};
+          .y_if_asked = targets && data.targets == TargetScale::automatic && info.target_count() <= kMaxFeatures};
 }
 
 /// Returns the spread over all numbers of several features, which have the same number of values each.
@@ -349,7 +349,7 @@ KnownScales known_scales(const io::TrainingRecord* record, const io::TrainingRec
   }
   const io::DatasetInfo& info = workload.training->info();
   const bool new_outputs = outputs_are_new(*workload.network, workload.options.start.reinitialize) ||
-                           std::ssize(known.targets.mean) != (known.targets.empty() ? 0 : info.y.elements());
+                           std::ssize(known.targets.mean) != (known.targets.empty() ? 0 : info.target_count());
   known.new_targets = new_outputs && !given.is_given("normalize-targets");
   if (given.is_given("normalize") || std::ssize(known.features.mean) != features_of(info)) known.features = {};
   if (given.is_given("normalize-targets") || new_outputs) known.targets = {};
@@ -375,7 +375,7 @@ void standardize(comm::Communicator& communicator, const KnownScales& known, Wor
   compare_validation(communicator, workload);
   if (known.decided) wish.x_if_asked = wish.y_if_asked = false;  // a resumed run keeps its first decision
   if (known.new_targets) {
-    wish.y_if_asked = workload.model.loss == model::LossKind::mean_squared_error && info.y.elements() <= kMaxFeatures;
+    wish.y_if_asked = workload.model.loss == model::LossKind::mean_squared_error && info.target_count() <= kMaxFeatures;
     wish.y = false;
   }
   if (wish.x) workload.features = known.features;

@@ -54,7 +54,7 @@ Task::Task(model::LossKind loss, const model::Network& network, double bytes_per
             : loss == model::LossKind::binary_cross_entropy ? Kind::labels
                                                             : Kind::regression),
       loss_(loss),
-      has_masks_(!network.sample_shape().mask.empty()),
+      has_masks_(!network.sample_shape().grid.empty() && model::chooses_class(loss)),
       positions_(network.positions()),
       classes_(network.sample_shape().outputs),
       bytes_per_token_(bytes_per_token) {}

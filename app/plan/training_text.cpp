@@ -97,11 +97,12 @@ std::string weights_text(const Workload& workload) {
 
 /// Returns "3 targets" or "2 of 3 targets": the number of scaled targets. Labels and probabilities have mean 0 and
 /// deviation 1.
-std::string scaled_targets_text(const io::FeatureScale& scale) {
+std::string scaled_targets_text(const io::FeatureScale& scale, bool are_channels) {
   const std::size_t all = scale.mean.size();
   std::size_t scaled = 0;
   for (std::size_t i = 0; i < all; ++i) scaled += scale.mean[i] != 0 || scale.deviation[i] != 1 ? 1 : 0;
-  return scaled == all ? counted(all, "target") : fmt::format("{} of {}", scaled, counted(all, "target"));
+  const std::string text = counted(all, are_channels ? "channel" : "target");
+  return scaled == all ? text : fmt::format("{} of {}", scaled, text);
 }
 
 std::string input_text(const Plan& plan) {
@@ -121,7 +122,7 @@ std::string input_text(const Plan& plan) {
       workload.targets.empty()
           ? ""
           : fmt::format("\ntargets: {} to mean 0, deviation 1; the loss is of those, errors are {}",
-                        scaled_targets_text(workload.targets),
+                        scaled_targets_text(workload.targets, !workload.training->info().field.empty()),
                         workload.targets.mean.size() > 1 ? "in standard deviations" : "in the units of the data"));
 }
 

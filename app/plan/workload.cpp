@@ -236,6 +236,7 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
     if (other.x.elements() != info.x.elements() || other.labels_are_classes != info.labels_are_classes ||
         other.classes > info.classes || (!info.labels_are_classes && other.y.elements() != info.y.elements()) ||
         ((info.has_masks() || other.has_masks()) && other.y.sample_shape != info.y.sample_shape) ||
+        other.field != info.field ||
         (workload.model.loss == model::LossKind::binary_cross_entropy && !other.targets_are_binary)) {
       const auto learnt = [](const io::DatasetInfo& data) {
         if (data.has_masks()) {
@@ -243,6 +244,7 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
                              counted(data.classes, "class"));
         }
         if (data.labels_are_classes) return counted(data.classes, "class");
+        if (!data.field.empty()) return fields_text(data.field, data.target_count());
         return counted(data.y.elements(), data.targets_are_binary ? "label" : "regression target");
       };
       throw UsageError(
@@ -318,7 +320,7 @@ io::PrefetcherOptions reading(const Workload& workload, int rank, int world) {
           .rank = virtually ? static_cast<int>(share.first_virtual_rank) : rank,
           .world = virtually ? static_cast<int>(workload.work.virtual_ranks) : world,
           .parts = virtually ? static_cast<int>(share.micro_steps) : 1,
-          .foresees_steps = workload.model.weighted && !workload.network->sample_shape().mask.empty()};
+          .foresees_steps = workload.model.weighted && !workload.network->sample_shape().grid.empty()};
 }
 
 }  // namespace lockstep::app

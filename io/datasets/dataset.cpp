@@ -6,6 +6,12 @@
 
 namespace lockstep::io {
 
+std::int64_t DatasetInfo::target_count() const noexcept {
+  std::int64_t positions = 1;
+  for (const std::int64_t extent : field) positions *= extent;
+  return y.elements() / positions;
+}
+
 std::vector<std::string> names_of_numbers(std::span<const FieldRange> fields) {
   std::vector<std::string> names;
   for (const FieldRange& range : fields) {

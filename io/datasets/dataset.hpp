@@ -46,7 +46,10 @@ struct DatasetInfo {
   /// Two or more inputs, adjacent in x in this order. x is then a row of numbers of the type that holds all of them
   /// (Dataset::x_type). Empty: x is the input.
   std::vector<FieldRange> inputs = {};
-  std::vector<FieldRange> targets = {};  ///< the same for y
+  std::vector<FieldRange> targets = {};  ///< the same for y; of a field, ranges of a position's channels
+  /// A field of numbers to predict: extents of the positions of y, whose last extent is the channels if y has more.
+  /// Empty: y is a row of targets, or holds classes.
+  std::vector<std::int64_t> field = {};
   bool labels_are_classes = true;
   /// Masks: the stored label of positions that belong to no class, which are delivered as kIgnored.
   std::optional<std::int64_t> ignored_label;
@@ -65,6 +68,8 @@ struct DatasetInfo {
 
   /// True for a class label at each position of a sample, with the extents of y.
   bool has_masks() const noexcept { return labels_are_classes && !tokens && y.elements() > 1; }
+  /// Numbers of y with a mean of their own: the targets of a row, or the channels of a field.
+  std::int64_t target_count() const noexcept;
 };
 
 /// An open shard file.

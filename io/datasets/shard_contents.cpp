@@ -33,9 +33,11 @@ ShardContents::ShardContents(const DatasetOptions& options)
   if (!is_packed(options.path)) describe_without_manifest(options);
   stored_y = info.y;
   if (has_y() && !info.labels_are_classes && targets.empty()) understand_targets(options);
-  arrange(options.layout);
+  only_target = {.field = y_field, .stored = info.y};
+  arrange(options);
   lay_side_by_side();
   understand_masks(options);
+  understand_field(options);
   only_target.stored = info.y;
 }
 
@@ -54,14 +56,51 @@ std::string ShardContents::last_word(const Column& input) const {
   return path.substr(path.rfind('/') + 1);
 }
 
-bool ShardContents::is_named(const Column& input, const std::string& name) const {
-  return name.empty() || name == input.stored.name || name == dataset_of(input) || name == last_word(input);
+bool ShardContents::is_named(const Column& column, const std::string& name) const {
+  return name.empty() || name == column.stored.name || name == dataset_of(column) || name == last_word(column);
 }
 
-void ShardContents::arrange(const Layouts& layouts) {
+std::vector<ShardContents::Column*> ShardContents::fields_to_predict(const Layouts& layouts) {
+  std::vector<Column*> fields;
+  if (!has_y() || info.labels_are_classes) return fields;
+  for (Column& target : targets) fields.push_back(&target);
+  if (targets.empty()) fields.push_back(&only_target);
+  std::erase_if(fields, [&](const Column* target) {
+    return !are_shaped_as_masks_of_inputs(target->stored.sample_shape) && order_of(*target, layouts) == nullptr;
+  });
+  return fields;
+}
+
+const FieldLayout* ShardContents::order_of(const Column& target, const Layouts& layouts) const {
+  for (const FieldLayout& given : layouts.fields) {
+    // Letters without a name are those of the input. A field of as many extents has the same order.
+    const bool is_of = given.field.empty() ? are_shaped_as_masks_of_inputs(target.stored.sample_shape) &&
+                                                 given.letters.size() == target.stored.sample_shape.size() + 1
+                                           : is_named(target, given.field);
+    if (is_of) return &given;
+  }
+  return nullptr;
+}
+
+bool ShardContents::follows_channels_first(const Column& target) const {
+  const std::vector<std::int64_t>& shape = target.stored.sample_shape;
+  return std::ranges::any_of(inputs, [&](const Column& input) {
+    const std::vector<std::int64_t>& other = input.stored.sample_shape;  // channels last
+    return input.channels_first && other.size() == shape.size() && shape.size() > 1 &&
+           std::equal(shape.begin() + 1, shape.end(), other.begin()) &&
+           !std::equal(shape.begin(), shape.end() - 1, other.begin());
+  });
+}
+
+void ShardContents::arrange(const DatasetOptions& options) {
+  const Layouts& layouts = options.layout;
+  const std::vector<Column*> fields = fields_to_predict(layouts);
   for (const FieldLayout& given : layouts.fields) {
     const auto is_of = [&](const Column& input) { return is_named(input, given.field); };
-    if (std::ranges::count_if(inputs, is_of) == 1) continue;
+    std::ptrdiff_t found = std::ranges::count_if(inputs, is_of);
+    if (!given.field.empty())
+      found += std::ranges::count_if(fields, [&](const Column* field) { return is_of(*field); });
+    if (found == 1) continue;
     std::vector<std::string> names;
     for (const Column& input : inputs) names.push_back(inputs.size() > 1 ? input.stored.name : last_word(input));
     throw FileError(fmt::format("{}: --layout {}{}{}: the inputs are {}", path_of(0), given.field,
@@ -70,36 +109,44 @@ void ShardContents::arrange(const Layouts& layouts) {
   for (Column& input : inputs) {
     const auto given =
         std::ranges::find_if(layouts.fields, [&](const FieldLayout& one) { return is_named(input, one.field); });
-    given == layouts.fields.end() ? arrange(layouts.images, input) : arrange(*given, input);
+    given == layouts.fields.end() ? arrange(layouts.images, input, "samples") : arrange(*given, input);
   }
   if (inputs.size() == 1) info.x.sample_shape = inputs[0].stored.sample_shape;
+  for (Column* const field : fields) {
+    if (const FieldLayout* const given = order_of(*field, layouts)) {
+      arrange(*given, *field);
+    } else if (has_channels(*field, options)) {
+      arrange(follows_channels_first(*field) ? Layout::channels_first : layouts.images, *field, last_word(*field));
+    }
+  }
+  if (targets.empty() && !fields.empty()) info.y.sample_shape = only_target.stored.sample_shape;
 }
 
-void ShardContents::arrange(const FieldLayout& given, Column& input) const {
-  std::vector<std::int64_t>& shape = input.stored.sample_shape;
+void ShardContents::arrange(const FieldLayout& given, Column& column) const {
+  std::vector<std::int64_t>& shape = column.stored.sample_shape;
   if (given.letters.size() != shape.size() + 1) {
     throw FileError(fmt::format("{}: --layout {} names {} extents, and the samples of {} have {}: [{}]", path_of(0),
-                                given.letters, given.letters.size() - 1, input.stored.name, shape.size(),
+                                given.letters, given.letters.size() - 1, column.stored.name, shape.size(),
                                 fmt::join(shape, ", ")));
   }
-  input.channels_first = given.letters[1] == 'c' && shape.size() > 1;
-  if (input.channels_first) std::rotate(shape.begin(), shape.begin() + 1, shape.end());
+  column.channels_first = given.letters[1] == 'c' && shape.size() > 1;
+  if (column.channels_first) std::rotate(shape.begin(), shape.begin() + 1, shape.end());
 }
 
-void ShardContents::arrange(Layout layout, Column& input) {
-  std::vector<std::int64_t>& shape = input.stored.sample_shape;
+void ShardContents::arrange(Layout layout, Column& column, const std::string& what) {
+  std::vector<std::int64_t>& shape = column.stored.sample_shape;
   if (shape.size() != 3 || layout == Layout::channels_last) return;
   const std::int64_t first = shape[0];
   const bool looks_so = (first == 1 || first == 3 || first == 4) && shape[1] > 4 && shape[2] > 4;
   if (!looks_so && layout == Layout::automatic) return;
-  input.channels_first = true;
+  column.channels_first = true;
   const std::vector<std::int64_t> stored = shape;
   std::rotate(shape.begin(), shape.begin() + 1, shape.end());
   if (layout == Layout::channels_first) return;
   set.warnings().push_back(
-      fmt::format("{}: samples of [{}] are taken as channels first, {} x {} pixels of {} "
+      fmt::format("{}: {} of [{}] are taken as channels first, {} x {} pixels of {} "
                   "(--layout says otherwise)",
-                  path_of(0), fmt::join(stored, ", "), shape[0], shape[1],
+                  path_of(0), what, fmt::join(stored, ", "), shape[0], shape[1],
                   shape[2] == 1 ? "1 channel" : fmt::format("{} channels", shape[2])));
 }
 
@@ -201,12 +248,6 @@ void ShardContents::together(const std::vector<FieldRange>& ranges) {
 
 void ShardContents::understand_masks(const DatasetOptions& options) {
   std::vector<std::int64_t>& shape = info.y.sample_shape;
-  if (!info.labels_are_classes && targets.empty() && are_shaped_as_masks_of_inputs(shape)) {
-    throw FileError(
-        fmt::format("{}: a sample of [{}] has numbers to predict of [{}]: a network learns a class for "
-                    "each position, whole numbers from 0 on, or a row of numbers for each sample",
-                    path_of(0), fmt::join(inputs[0].stored.sample_shape, ", "), fmt::join(shape, ", ")));
-  }
   if (!info.has_masks()) {
     if (options.ignored_label && has_y()) {
       throw FileError(fmt::format("{}: --ignore-label is for masks, and each sample has {} here", path_of(0),
@@ -225,6 +266,53 @@ void ShardContents::understand_masks(const DatasetOptions& options) {
                                 *info.ignored_label, *options.ignored_label));
   }
   info.ignored_label = options.ignored_label;
+}
+
+bool ShardContents::has_channels(const Column& target, const DatasetOptions& options) const {
+  if (const FieldLayout* const given = order_of(target, options.layout))
+    return given->letters.find('c') != std::string::npos;
+  constexpr std::size_t kExtentsOfImage = 3;  // an image of two extents has one channel
+  std::size_t read = options.extents;
+  for (const Column& input : inputs) {
+    if (options.extents == 0) read = std::max({read, input.stored.sample_shape.size(), kExtentsOfImage});
+  }
+  return target.stored.sample_shape.size() >= read;
+}
+
+std::vector<std::int64_t> ShardContents::positions_of(const Column& target, const DatasetOptions& options) const {
+  std::vector<std::int64_t> positions = target.stored.sample_shape;
+  if (order_of(target, options.layout) == nullptr && !are_shaped_as_masks_of_inputs(positions)) return {};
+  if (has_channels(target, options)) positions.pop_back();
+  return positions;
+}
+
+void ShardContents::understand_field(const DatasetOptions& options) {
+  if (!has_y() || info.labels_are_classes) return;
+  if (targets.empty()) {
+    info.field = positions_of(only_target, options);
+    return;
+  }
+  const std::vector<std::int64_t> field = positions_of(targets[0], options);
+  const auto is_other = [&](const Column& target) { return positions_of(target, options) != field; };
+  if (const auto other = std::ranges::find_if(targets, is_other); other != targets.end()) {
+    throw FileError(fmt::format(
+        "{}: {} has numbers of [{}] for each sample and {} of [{}]: several targets have the same positions, or are "
+        "rows of numbers",
+        path_of(0), targets[0].stored.name, fmt::join(targets[0].stored.sample_shape, ", "), other->stored.name,
+        fmt::join(other->stored.sample_shape, ", ")));
+  }
+  if (field.empty()) return;
+  info.field = field;
+  std::int64_t channels = 0;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const std::vector<std::int64_t>& shape = targets[i].stored.sample_shape;
+    Field& of_position = info.targets[i].field;
+    of_position.sample_shape.assign(shape.begin() + std::ssize(field), shape.end());
+    targets[i].first = info.targets[i].first = channels;
+    channels += of_position.elements();
+  }
+  info.y.sample_shape = field;
+  info.y.sample_shape.push_back(channels);
 }
 
 std::string ShardContents::label_place(std::int64_t first, std::size_t index) const {

@@ -57,13 +57,20 @@ struct ShardContents {
   }
 
  private:
-  const std::string& dataset_of(const Column& input) const { return set.file(0).fields()[input.field].dataset; }
+  const std::string& dataset_of(const Column& column) const { return set.file(0).fields()[column.field].dataset; }
   std::string last_word(const Column& input) const;
   /// True if `name` is the field's name, its path within the file, the last part of that path, or "".
-  bool is_named(const Column& input, const std::string& name) const;
-  void arrange(const Layouts& layouts);
-  void arrange(const FieldLayout& given, Column& input) const;
-  void arrange(Layout layout, Column& input);
+  bool is_named(const Column& column, const std::string& name) const;
+  /// Puts the channels of inputs, and of targets that may be fields, last.
+  void arrange(const DatasetOptions& options);
+  /// The targets that may be fields: numbers of two extents or more, or those whose order is given.
+  std::vector<Column*> fields_to_predict(const Layouts& layouts);
+  /// The order that the user gives for a target; nullptr: none.
+  const FieldLayout* order_of(const Column& target, const Layouts& layouts) const;
+  /// True if the input beside the target had its channels first, and the extents behind are those of the target.
+  bool follows_channels_first(const Column& target) const;
+  void arrange(const FieldLayout& given, Column& column) const;
+  void arrange(Layout layout, Column& column, const std::string& what);
   /// Assigns ranges of the row, and its type, to several inputs or targets.
   void lay_side_by_side();
   /// True if labels of these extents have the shape of masks of one of the inputs.
@@ -74,8 +81,14 @@ struct ShardContents {
   void take_fields(const DatasetOptions& options, const ShardManifest& manifest);
   /// Computes range and moments of all inputs together.
   void together(const std::vector<FieldRange>& ranges);
-  /// Sets the extents of masks. Refuses a number at each position, and ignored labels without masks.
+  /// Sets the extents of masks. Refuses ignored labels without masks.
   void understand_masks(const DatasetOptions& options);
+  /// True if the last extent of a field (the first of channels first) is its channels.
+  bool has_channels(const Column& target, const DatasetOptions& options) const;
+  /// Extents of the positions of a field; empty: the target is no field.
+  std::vector<std::int64_t> positions_of(const Column& target, const DatasetOptions& options) const;
+  /// Sets the positions and channels of a field, or of several targets with the same positions.
+  void understand_field(const DatasetOptions& options);
   std::shared_ptr<ShardSet> open_packed(const DatasetOptions& options);
   void describe_without_manifest(const DatasetOptions& options);
   /// Selects the fields of other programs' files.

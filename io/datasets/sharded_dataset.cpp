@@ -196,6 +196,22 @@ struct ShardedDataset::Files : ShardContents {
     }
   }
 
+  /// Reads the targets of a field: at each position the channels of the first target, then those of the next.
+  void read_channels(std::size_t shard, std::int64_t first, std::int64_t rows, std::span<std::byte> out,
+                     std::vector<std::byte>& scratch) const {
+    const std::size_t number = size_of(y_type()), position = static_cast<std::size_t>(info.target_count()) * number;
+    std::vector<std::byte> numbers;
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      const std::size_t bytes = static_cast<std::size_t>(info.targets[i].field.elements()) * number;
+      numbers.resize(static_cast<std::size_t>(targets[i].stored.elements() * rows) * number);
+      read_column(targets[i], shard, first, rows, y_type(), numbers, scratch);
+      std::byte* to = out.data() + static_cast<std::size_t>(targets[i].first) * number;
+      for (std::size_t at = 0; at < numbers.size(); at += bytes, to += position) {
+        std::memcpy(to, numbers.data() + at, bytes);
+      }
+    }
+  }
+
   void read_column(const Column& column, std::size_t shard, std::int64_t first, std::int64_t rows, FileType type,
                    std::span<std::byte> out, std::vector<std::byte>& scratch) const {
     const Field& stored = column.stored;
@@ -267,7 +283,10 @@ struct ShardedDataset::Files : ShardContents {
 
   void read_y(std::size_t shard, std::int64_t first, std::int64_t rows, std::span<std::byte> out,
               std::vector<std::byte>& scratch) const {
-    if (!targets.empty()) return read_side_by_side(targets, shard, first, rows, y_type(), out, scratch);
+    if (!targets.empty()) {
+      if (!info.field.empty()) return read_channels(shard, first, rows, out, scratch);
+      return read_side_by_side(targets, shard, first, rows, y_type(), out, scratch);
+    }
     const std::size_t row_bytes = stored_y.bytes();
     std::span<const std::byte> raw;
     if (!holds_labels) {
@@ -280,7 +299,13 @@ struct ShardedDataset::Files : ShardContents {
     }
     if (!info.labels_are_classes) {
       if (info.y.type == FileType::float64) require_usable(shard, first, info.y, info.y.type, raw);
-      convert(info.y.type, raw, y_type(), out.data());
+      if (only_target.channels_first) {
+        std::vector<std::byte> numbers(out.size());
+        convert(info.y.type, raw, y_type(), numbers.data());
+        to_channels_last(info.y, numbers, size_of(y_type()), out);
+      } else {
+        convert(info.y.type, raw, y_type(), out.data());
+      }
       require_usable(shard, first, info.y, y_type(), out);
       return;
     }
@@ -339,6 +364,7 @@ std::string ShardedDataset::fingerprint() const {
                   fmt::join(data.y.sample_shape, ", "), data.classes);
   std::string all = fmt::format("{}, range {} {}, mean {} {}, names {}\n", head, data.value_min, data.value_max,
                                 data.mean, data.standard_deviation, fmt::join(data.class_names, "|"));
+  if (!data.field.empty()) all += fmt::format("field ({})\n", fmt::join(data.field, ", "));
   if (data.table) all += to_json(*data.table) + "\n";
   for (const auto& [kind, ranges] : {std::pair{"input", &data.inputs}, std::pair{"target", &data.targets}}) {
     for (const FieldRange& range : *ranges) {

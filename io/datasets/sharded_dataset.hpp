@@ -56,6 +56,9 @@ struct DatasetOptions {
   Layouts layout = {};
   /// Meaning of labels in other programs' files. Rows of zeros with a single 1 also count as classes.
   LabelMeaning labels = LabelMeaning::automatic;
+  /// Extents of a sample as the network reads it, channels included. A field to predict with as many extents has its
+  /// channels last; with one less it has one channel. 0: images and volumes (read_extents()).
+  std::size_t extents = 0;
   /// Masks: the label of positions that belong to no class; nullopt: as in the manifest.
   std::optional<std::int64_t> ignored_label = {};
   bool wide_targets =

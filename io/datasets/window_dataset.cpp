@@ -77,6 +77,9 @@ WindowDataset::WindowDataset(std::shared_ptr<Dataset> given, const WindowOptions
   if (has_targets_ && info_.labels_are_classes) {
     refuse(path, "holds classes, and --window forecasts numbers: pack it with --regression");
   }
+  if (!info_.field.empty()) {
+    refuse(path, "has numbers at each position of its samples, and --window forecasts rows of numbers");
+  }
   numbers_ = within_ ? info_.x.sample_shape[1] : info_.x.elements();
   targets_ = has_targets_ ? info_.y.elements() : numbers_;
   const bool wide = data().x_type() == FileType::float64 || (has_targets_ && data().y_type() == FileType::float64);

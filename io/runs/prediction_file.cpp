@@ -43,6 +43,7 @@ std::string describe(const PredictionContent& content) {
                                  content.targets, fmt::join(content.class_names, ","),
                                  fmt::join(content.target_names, ","), content.id_name, content.id_bytes);
   if (!content.mask.empty()) text += fmt::format(" mask {}", fmt::join(content.mask, "x"));
+  if (!content.field.empty()) text += fmt::format(" field {}", fmt::join(content.field, "x"));
   for (const auto& [name, value] : content.about) text += fmt::format("\n{}={}", name, value);
   return to_hex(checksum(std::as_bytes(std::span(text))));
 }
@@ -253,8 +254,10 @@ std::int64_t PredictionWriter::noted() const {
 
 /// First removes the recorded progress of other content durably, so that no process applies it to the new file.
 void PredictionWriter::create() {
-  const std::int64_t samples = content_.samples, outputs = content_.outputs;
-  const std::array<std::int64_t, 2> table{samples, outputs};
+  const std::int64_t samples = content_.samples;
+  std::vector<std::int64_t> table{samples};
+  table.insert(table.end(), content_.field.begin(), content_.field.end());
+  if (content_.field.empty()) table.push_back(content_.outputs);
   std::vector<std::int64_t> of_classes{samples};
   of_classes.insert(of_classes.end(), content_.mask.begin(), content_.mask.end());
   try {

@@ -5,13 +5,13 @@
 /// | --- | --- | --- |
 /// | `/scores` | float32 [samples, outputs] | probabilities of classes or labels, or predicted numbers |
 /// | `/class` | int32 [samples] | the likeliest class, the first of equals; only with classes |
-/// | `/target` | int32 [samples] or float32 [samples, outputs] | the target, if the data have one |
+/// | `/target` | int32 [samples] or float32 as `/scores` | the target, if the data have one |
 /// | `/index` | int64 [samples] | index of the sample in the data: 0, 1, ... |
 /// | `/id` | uint8 [samples, bytes] | name of the sample, padded with zeros; if samples have names |
 ///
 /// For masks, `/class` and `/target` are int32 [samples, extents of a mask], with -1 in `/target` for no class, and
-/// there is no `/scores`. The attributes of `/` are texts: those of the caller, and `class_names`, `target_names` and
-/// `id_column` if known.
+/// there is no `/scores`. For fields, `/scores` and `/target` are float32 [samples, extents of a field]. The attributes
+/// of `/` are texts: those of the caller, and `class_names`, `target_names` and `id_column` if known.
 ///
 /// The content does not depend on the number of processes that computed it, nor on time or hosts.
 #pragma once
@@ -35,7 +35,8 @@ struct PredictionContent {
   std::int64_t outputs = 0;  ///< scores per sample
   bool classes = false;
   bool targets = false;
-  std::vector<std::int64_t> mask = {};  ///< extents of masks, which have a class at each position; empty: no masks
+  std::vector<std::int64_t> mask = {};   ///< extents of masks, which have a class at each position; empty: no masks
+  std::vector<std::int64_t> field = {};  ///< extents of fields, with `outputs` numbers in all; empty: rows
   std::vector<std::string> class_names = {};   ///< may be empty
   std::vector<std::string> target_names = {};  ///< names of the numbers, if there are no classes
   std::string id_name = {};                    ///< name of the identifier column; "": samples have no names

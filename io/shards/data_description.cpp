@@ -52,6 +52,15 @@ std::vector<float> floats_entry(const json& object, const char* key) {
   return narrow;
 }
 
+/// The extents, or none without the entry.
+std::vector<std::int64_t> extents_entry(const json& object, const char* key) {
+  if (!object.contains(key)) return {};
+  std::vector<std::int64_t> extents = integers_entry(object, key);
+  const auto positive = [](std::int64_t extent) { return extent > 0 && extent <= std::int64_t{1} << 30; };
+  if (!std::ranges::all_of(extents, positive)) throw FileError(fmt::format("a {} has an impossible extent", key));
+  return extents;
+}
+
 void take_inputs(const json& list, DataDescription& description) {
   std::int64_t numbers = 0;
   for (const json& input : list) {
@@ -102,6 +111,8 @@ std::string to_json(const DataDescription& description) {
   }
   if (!description.contents.empty()) text["contents"] = description.contents;
   if (!description.mask.empty()) text["mask"] = description.mask;
+  if (!description.field.empty()) text["field"] = description.field;
+  if (!description.target_shape.empty()) text["target_shape"] = description.target_shape;
   if (description.ignored_label) text["ignored_label"] = *description.ignored_label;
   if (!description.class_counts.empty()) text["class_counts"] = description.class_counts;
   if (!description.target_means.empty()) text["target_means"] = description.target_means;
@@ -136,7 +147,9 @@ DataDescription data_description_from_json(std::string_view text) {
         .standard_deviation = real_entry(sample, "standard_deviation"),
         .labels = *labels,
         .classes = integer_entry(parsed, "classes"),
-        .mask = parsed.contains("mask") ? integers_entry(parsed, "mask") : std::vector<std::int64_t>{},
+        .mask = extents_entry(parsed, "mask"),
+        .field = extents_entry(parsed, "field"),
+        .target_shape = extents_entry(parsed, "target_shape"),
         .class_names = texts_entry(parsed, "class_names"),
         .target_names = texts_entry(parsed, "target_names"),
         .target_units = texts_entry(parsed, "target_units"),
@@ -180,8 +193,10 @@ DataDescription data_description_from_json(std::string_view text) {
       throw FileError("a class has fewer samples than none");
     }
     if (parsed.contains("ignored_label")) description.ignored_label = integer_entry(parsed, "ignored_label");
-    const auto positive = [](std::int64_t extent) { return extent > 0 && extent <= std::int64_t{1} << 30; };
-    if (!std::ranges::all_of(description.mask, positive)) throw FileError("a mask has an impossible extent");
+    const std::vector<std::int64_t>&field = description.field, &shape = description.target_shape;
+    const bool fits = field.size() <= shape.size() && shape.size() <= field.size() + (field.empty() ? 0 : 1) &&
+                      std::equal(field.begin(), field.end(), shape.begin());
+    if (!fits) throw FileError("a field has other extents than its positions");
     return description;
   } catch (const FileError& error) {
     throw FileError(fmt::format("{} is damaged: {}", kDescribes, error.what()));

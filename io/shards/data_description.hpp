@@ -27,9 +27,11 @@ struct DataDescription {
   std::int64_t classes = 0;
   std::optional<std::int64_t> ignored_label = {};  ///< masks: stored label of positions that belong to no class
   std::vector<std::int64_t> mask = {};             ///< extents of the positions that have a class each; empty: no masks
-  std::vector<std::string> class_names;            ///< name of each output, in order; empty: unknown
-  std::vector<std::string> target_names;           ///< name of each target; empty: unknown
-  std::vector<std::string> target_units;           ///< unit of each target; empty: unknown
+  std::vector<std::int64_t> field = {};  ///< extents of the positions with numbers to predict each; empty: no field
+  std::vector<std::int64_t> target_shape = {};  ///< extents of a field; `field`, or `field` and its channels
+  std::vector<std::string> class_names;         ///< name of each output, in order; empty: unknown
+  std::vector<std::string> target_names;        ///< name of each target; empty: unknown
+  std::vector<std::string> target_units;        ///< unit of each target; empty: unknown
   /// Statistics for predictions that do not depend on the sample: number of samples of each class, or the mean or the
   /// median of each target as the network learns it. At most one of the three is set.
   std::vector<std::int64_t> class_counts = {};

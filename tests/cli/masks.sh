@@ -198,7 +198,8 @@ refused 2 "the network's output is 6 x 5 x 3 of each sample, and masks of 3 x 3 
 refused 2 'masks of 6 x 5 with 3 classes ask for 6 x 5 x 3: end with `conv: \{channels: \$outputs, kernel: 1\}`' --data packed --model six.yaml
 refused 1 'negative.h5: sample [0-9]+ at \[[0-9], [0-9]\] has label -1, which is no class number \(--ignore-label' \
   --data negative.h5 "${names[@]}" --model net.yaml
-refused 1 'numbers.h5: a sample of \[6, 5, 2\] has numbers to predict of \[6, 5\]' --data numbers.h5 "${names[@]}" --model net.yaml
+succeeds train --data numbers.h5 "${names[@]}" --model net.yaml "${plain[@]}" --steps 2 --run runs/numbers
+expect_out 'fields of 6 x 5 with 1 channel'
 refused 1 'was packed with --ignore-label 255, and 7 is given' --data packed --ignore-label 7 --model net.yaml
 refused 1 '--ignore-label is for masks, and each sample has one class here' --data classes.h5 "${names[@]}" --ignore-label 7 --model net.yaml
 refused 2 '--ignore-label: x is not a whole number' --data packed --ignore-label x --model net.yaml

@@ -161,7 +161,7 @@ TEST_F(ModelTest, MasksAreRowsOfTheirPositions) {
   const SampleShape shape{.features = kPositions * kChannels,
                           .outputs = kClasses,
                           .image = ImageShape{.height = kSide, .width = kSide, .channels = kChannels},
-                          .mask = {kSide, kSide}};
+                          .grid = {kSide, kSide}};
   const auto pixels = network_of(
       "name: masks\nnetwork: [conv: {channels: 8, kernel: 1, activation: tanh, name: a}, conv: {channels: $outputs, "
       "kernel: 1, name: b}]\n",
@@ -206,7 +206,7 @@ TEST(Masks, AskForAnOutputOfTheirExtents) {
       make_network({.name = "masks.yaml", .source = kind}, {.features = 48,
                                                             .outputs = 5,
                                                             .image = ImageShape{.height = 4, .width = 4, .channels = 3},
-                                                            .mask = std::move(mask)});
+                                                            .grid = std::move(mask)});
     });
   };
   using ::testing::HasSubstr;

@@ -36,6 +36,23 @@ DataDescription sample_description() {
           .contents = "00ff 7"};
 }
 
+TEST(DataDescriptionTest, FieldsHaveTheExtentsOfTheirPositions) {
+  DataDescription description = sample_description();
+  description.field = {6, 5};
+  for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{6, 5}, {6, 5, 2}}) {
+    description.target_shape = shape;
+    EXPECT_EQ(data_description_from_json(to_json(description)), description);
+  }
+  for (const std::vector<std::int64_t>& wrong : {std::vector<std::int64_t>{}, {6}, {6, 4}, {6, 5, 2, 2}, {5, 5, 2}}) {
+    description.target_shape = wrong;
+    EXPECT_THAT(error_text<FileError>([&] { data_description_from_json(to_json(description)); }),
+                HasSubstr("other extents than its positions"));
+  }
+  description.target_shape = description.field = {6, 0};
+  EXPECT_THAT(error_text<FileError>([&] { data_description_from_json(to_json(description)); }),
+              HasSubstr("a field has an impossible extent"));
+}
+
 TEST(DataDescriptionTest, ComesBackAsItWasToTheLastDigit) {
   EXPECT_EQ(data_description_from_json(to_json(sample_description())), sample_description());
   EXPECT_EQ(data_description_from_json(to_json(DataDescription{})), DataDescription{});
