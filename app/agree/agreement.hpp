@@ -142,6 +142,7 @@ struct Roles {
   int servers = 0;            ///< number of servers
   bool groups = false;        ///< each group makes its own steps; otherwise all ranks make them together
   int owner_of_most = 0;      ///< rank with the largest part of a shared update
+  int updates_per_step = 1;   ///< number of updates of the weights in a step
   bool updates_here = true;   ///< a step ends with an update; otherwise servers make it
   bool sums_further = false;  ///< servers add the gradients of several ranks, then add L2; otherwise ranks add L2
 };

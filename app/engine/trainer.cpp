@@ -163,7 +163,7 @@ void Trainer::prepare_update(RankStatus& own) {
   own.schedule_tag =
       schedule_tag(steps_done_, micro.step_count, micro.next_position, context_.reducer.schedule().size());
   context_.training.status.write(to_numbers(own));
-  context_.training.optimizer.prepare(schedule_.at(steps_done_), steps_done_ - optimizer_since_);
+  context_.training.optimizer.prepare(schedule_.at(steps_done_), steps_done_ + updates_ahead_);
 }
 
 /// The status counts terms whose loss is not finite. With a tree, loss and metric of the step are added once all terms

@@ -49,14 +49,13 @@ class Trainer {
   Result step(const Request& request);
 
   std::int64_t steps_done() const noexcept { return steps_done_; }
-  /// Sets the starting point of a resumed run, which epoch() and next_position() return until the first step. The
-  /// optimiser's state began after step `optimizer_since`.
-  void start_at(std::int64_t steps_done, std::int64_t epoch, std::int64_t position,
-                std::int64_t optimizer_since = 0) noexcept {
+  /// Sets the starting point of a resumed run, which epoch() and next_position() return until the first step.
+  void start_at(std::int64_t steps_done, std::int64_t epoch, std::int64_t position) noexcept {
     steps_done_ = steps_done;
-    optimizer_since_ = optimizer_since;
     cursor_ = {.epoch = epoch, .position = position};
   }
+  /// Sets the number of updates that the optimiser's state has made by now. It begins as that of the steps.
+  void set_updates(std::int64_t updates) noexcept { updates_ahead_ = updates - steps_done_; }
   /// Adds seconds that the caller has waited for peers between steps.
   void add_communication(double seconds) noexcept { time_.communication += seconds; }
   /// Seconds of input, compute and communication since construction; the caller measures the total.
@@ -90,10 +89,10 @@ class Trainer {
   const model::LearningRateSchedule& schedule_;
   std::int64_t accumulate_;
   StagedInput input_;
-  model::GradientReady reduce_;   ///< reduces gradients as they become final
-  model::PartUpdated send_part_;  ///< sends updated weights, if ranks share the update
-  std::int64_t steps_done_ = 0, optimizer_since_ = 0;
-  DataCursor cursor_;  ///< position after steps_done_
+  model::GradientReady reduce_;                      ///< reduces gradients as they become final
+  model::PartUpdated send_part_;                     ///< sends updated weights, if ranks share the update
+  std::int64_t steps_done_ = 0, updates_ahead_ = 0;  ///< updates by the optimiser's state, less steps
+  DataCursor cursor_;                                ///< position after steps_done_
   /// On a device: running sums of the losses after each micro-step but the last.
   std::pmr::vector<double> micro_losses_;
   /// With a tree: LossSums of each term, over all ranks.

@@ -17,6 +17,15 @@
 
 namespace lockstep::app {
 
+/// Maps the steps of a run to updates by its optimiser's state: `updates` until step `step`, and then `per_step` by
+/// each step. The corrections of Adam's bias and of averages need this count, which is not that of the steps if the
+/// state is newer than the run, or if each worker's gradient makes an update of its own.
+struct UpdateClock {
+  std::int64_t step = 0, updates = 0, per_step = 1;
+  std::int64_t after(std::int64_t steps) const noexcept { return updates + (steps - step) * per_step; }
+  bool operator==(const UpdateClock&) const = default;
+};
+
 /// State of a run between two steps.
 struct Standing {
   std::int64_t step = 0;
@@ -24,9 +33,9 @@ struct Standing {
   std::int64_t global_batch = 0;  ///< samples in the previous step; 0: no previous step, or not known yet
   // The events so far.
   std::int64_t roll_backs = 0;
-  double rate_factor = 1;            ///< factor of the learning rate after the roll-backs
-  std::int64_t optimizer_since = 0;  ///< step after which the state of the optimiser began
-  model::ScheduleClock clock = {};   ///< the schedule's count of the previous steps
+  double rate_factor = 1;           ///< factor of the learning rate after the roll-backs
+  UpdateClock updates = {};         ///< per_step 0: not known, as in checkpoints of earlier versions with --agree async
+  model::ScheduleClock clock = {};  ///< the schedule's count of the previous steps
 };
 /// Returns the state after the steps of `record`, from its history.
 Standing standing_of(const io::TrainingRecord& record);
@@ -53,6 +62,9 @@ io::MetricRecord roll_back_record(std::int64_t step, const RollBack& roll_back);
 std::optional<RollBack> last_roll_back(std::string_view lines, std::int64_t step);
 /// Returns the record of an optimiser whose state begins after `step`.
 io::MetricRecord new_optimizer_record(std::int64_t step, const std::string& optimizer);
+
+/// Returns the record of steps that from now on make another number of updates, or that begin with a new state.
+io::MetricRecord updates_record(const UpdateClock& updates);
 
 /// Returns the record of a change of the global batch, after which each step advances the schedule by another amount.
 io::MetricRecord global_batch_record(std::int64_t global_batch, const model::ScheduleClock& clock);

@@ -378,7 +378,13 @@ void restore(comm::Communicator& communicator, Console& console, Plan& plan, Eng
     standing.roll_backs = roll_back->count;
     standing.rate_factor = roll_back->rate_factor;
   }
-  if (new_optimizer) standing.optimizer_since = standing.step;
+  const UpdateClock before = standing.updates;
+  const int per_step = plan.agreement->roles().updates_per_step;
+  if (before.per_step == 0) standing.updates.per_step = per_step;
+  if (standing.updates.per_step != per_step || new_optimizer) {
+    const std::int64_t updates = new_optimizer ? 0 : standing.updates.after(standing.step);
+    standing.updates = {.step = standing.step, .updates = updates, .per_step = per_step};
+  }
   communicator.broadcast(std::as_writable_bytes(std::span(&standing, 1)), 0);
   communicator.wait();
   begin_at(plan, origin);
@@ -386,6 +392,7 @@ void restore(comm::Communicator& communicator, Console& console, Plan& plan, Eng
 
   origin.events.clear();
   if (new_optimizer) origin.events.push_back(new_optimizer_record(standing.step, plan.record.optimizer));
+  if (standing.updates != before) origin.events.push_back(updates_record(standing.updates));
   if (plan.clock != standing.clock) {
     origin.events.push_back(global_batch_record(plan.workload.work.global_batch, plan.clock));
   }

@@ -328,7 +328,8 @@ TrainingLoop::TrainingLoop(const Job& job, const RestorePoint& start)
                    }),
       before_(job.plan.settings.agree.round_begin(std::max<std::int64_t>(0, start.standing.step - 1))) {
   const Standing& standing = start.standing;
-  trainer_.start_at(standing.step, standing.cursor.epoch, standing.cursor.position, standing.optimizer_since);
+  trainer_.start_at(standing.step, standing.cursor.epoch, standing.cursor.position);
+  trainer_.set_updates(standing.updates.after(standing.step));
 }
 
 void TrainingLoop::open_folder(std::optional<io::RunFolder> taken) {

@@ -329,6 +329,31 @@ for victim in "${victims[@]}"; do
   expect_out "done at step $((step + 20)) "
 done
 
+check "Adam's correction counts the updates that were made, in whatever mode and by however many workers"
+script step <<'END'
+import sys
+import h5py
+import numpy as np
+before, after = (h5py.File(name) for name in sys.argv[1:3])
+made = int(sys.argv[3])  # updates, the last step's among them
+of = lambda file, group: file[f"{group}/dense_1/weight"][:].astype("f8")
+first, second = of(after, "first_moment"), of(after, "second_moment")
+expected = 0.003 * first / (1 - 0.9**made) / (np.sqrt(second / (1 - 0.999**made)) + 1e-8)
+there = np.abs(first) > 1e-4
+ratio = np.median(((of(before, "parameters") - of(after, "parameters")) / expected)[there])
+assert abs(ratio - 1) < 1e-3, f"the steps are {ratio} times those of update {made}"
+END
+rm -rf runs
+succeeds -n 4 train $base --optimizer adam --agree async --steps 20 --run runs/counted
+succeeds train --resume --run runs/counted --agree all --steps 21
+expect python3 step runs/counted/checkpoints/step-00000000{20,21}.h5 61
+succeeds train --resume --run runs/counted --steps 22
+expect python3 step runs/counted/checkpoints/step-00000000{21,22}.h5 62
+succeeds train --resume runs/counted/checkpoints/step-0000000022.h5 --run runs/anew --steps 23 --new-optimizer-state
+expect python3 step {runs/counted/checkpoints/step-0000000022,runs/anew/checkpoints/step-0000000023}.h5 1
+succeeds -n 2 train --resume --run runs/anew --agree async --servers 1 --steps 24
+expect python3 step runs/anew/checkpoints/step-00000000{23,24}.h5 2
+
 check "a gradient that is not finite ends the job before the update"
 run -n 3 train --data data --hidden 32 --global-batch 60 --optimizer sgd --learning-rate 1e30 --steps 50 --agree async --run runs/spoilt
 expect_status 1; expect_err 'is not finite'

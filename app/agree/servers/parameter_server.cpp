@@ -32,7 +32,7 @@ ParameterServer::ParameterServer(comm::MpiSession& session, const Plan& plan, co
       index_(index),
       workers_count_(servers_.workers),
       sums_(plan.settings.agree.sums_on_servers()),
-      part_(plan, servers, index, memory_.window, memory_.weights, sums_ ? 1 : workers_count_),
+      part_(plan, servers, index, memory_.window, memory_.weights, plan.agreement->roles().updates_per_step),
       to_workers_(session, {.send = comm::ServerMessages::Lane::to_workers,
                             .receive = comm::ServerMessages::Lane::to_servers,
                             .peers = ranks_of_workers(servers_),

@@ -39,7 +39,7 @@ void ServedPart::load(const model::ParameterState& from, const Standing& course)
     state_.upload_group(group, values);
   }
   version_ = course.step * updates_per_step_;
-  optimizer_since_ = course.optimizer_since * updates_per_step_;
+  updates_ahead_ = course.updates.after(course.step) - version_;
   schedule_ = plan_.schedule.scaled(course.rate_factor);
   changed_ = {};
 }
@@ -56,7 +56,7 @@ double ServedPart::learning_rate() const { return schedule_.at(std::min(step(), 
 void ServedPart::update(double rate, double squares) {
   const comm::HostWindow::Change change(window_, version_ + 1);
   status_.write({.gradient_squares = squares});
-  optimizer_.prepare(rate, version_ - optimizer_since_);
+  optimizer_.prepare(rate, version_ + updates_ahead_);
   optimizer_.update();
   ++version_;
   if (changed_.has_begun()) changed_.update(weights(), version_);

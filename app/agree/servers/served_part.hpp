@@ -71,7 +71,7 @@ class ServedPart {
   model::Optimizer optimizer_;
   model::LearningRateSchedule schedule_;
   std::int64_t version_ = 0;
-  std::int64_t optimizer_since_ = 0;  ///< number of updates when the optimiser's state began
+  std::int64_t updates_ahead_ = 0;  ///< updates by the optimiser's state, less versions
   comm::ChangedBlocks changed_;
 };
 

@@ -16,6 +16,7 @@ ServersAgreement::ServersAgreement(const Servers& servers, const AgreeOptions& o
     : Agreement({.training_ranks = servers.workers,
                  .servers = servers.count,
                  .groups = true,
+                 .updates_per_step = options.sums_on_servers() ? 1 : servers.workers,
                  .updates_here = false,
                  .sums_further = options.sums_on_servers()}),
       servers_(servers) {}
