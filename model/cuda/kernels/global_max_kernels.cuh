@@ -103,9 +103,9 @@ template <int kWidth, class T>
 __global__ void __launch_bounds__(kBlock)
     global_max_gradient(const T* x, const T* y, const T* d_y, T* d_x, TiledImages images, bool wide) {
   const OwnPixels own = own_pixels<kWidth>(images);
-  int chosen[kWidth];
+  unsigned chosen[kWidth];
 #pragma unroll
-  for (int k = 0; k < kWidth; ++k) chosen[k] = images.pixels;
+  for (int k = 0; k < kWidth; ++k) chosen[k] = static_cast<unsigned>(images.pixels);
   if (own.has_channels) {
     float greatest[kWidth];
     load<kWidth>(y + own.result, wide, greatest);
@@ -118,17 +118,17 @@ __global__ void __launch_bounds__(kBlock)
       }
 #pragma unroll
       for (int p = 0; p < kPixelsInFlight; ++p) {
-        const std::int64_t at = pixel + p * own.rows;
+        const unsigned at = static_cast<unsigned>(pixel) + static_cast<unsigned>(p * own.rows);
 #pragma unroll
         for (int k = 0; k < kWidth; ++k) {
           const float value = to_float(ahead[p].values[k]);
           const bool is_it = value == greatest[k] || (value != value && greatest[k] != greatest[k]);
-          if (is_it && at < chosen[k]) chosen[k] = static_cast<int>(at);
+          chosen[k] = is_it && at < chosen[k] ? at : chosen[k];
         }
       }
     }
   }
-  combine_rows(images.column_bits, chosen, [](int later, int& earlier) {
+  combine_rows(images.column_bits, chosen, [](unsigned later, unsigned& earlier) {
     if (later < earlier) earlier = later;
   });
   if (!own.has_channels) return;
