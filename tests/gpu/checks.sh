@@ -81,14 +81,53 @@ filter_of() {
   local precision=${1##*.} family others="*Gpt2Size*"
   case $1 in
     gpt2_size) echo "*Gpt2Size*"; return ;;
-    lstm.*) echo "Gpu/Sequences.*Lstm*/$precision"; return ;;
-    sequences.*) echo "Gpu/Sequences.*/$precision:-*Lstm*"; return ;;
   esac
   for family in $families; do
     [ "${family%=*}" != "${1%.*}" ] || { echo "Gpu/${family#*=}.*/$precision"; return; }
     others+=":Gpu/${family#*=}.*/bf16:Gpu/${family#*=}.*/fp32"
   done
   echo "-$others"
+}
+
+# make_documents: packs a text of short documents; token 0 begins each.
+make_documents() {
+  "$python" -B - <<'END' || failed "no text"
+import numpy
+random = numpy.random.default_rng(3)
+words = ["".join(random.choice(list("abcdefgh"), random.integers(1, 4))) for _ in range(4000)]
+open("text.txt", "w").write("".join("#" + (word * 9)[:random.integers(1, 30)] for word in words))
+END
+  launch 1 lockstep pack --format text --tokenizer char --x text.txt --out text >pack.out 2>&1 || { cat pack.out; failed "no pack"; }
+}
+# make_lengths: series of 0 to 37 steps whose padding is far from all other numbers, and a network whose layers read lengths.
+make_lengths() {
+  "$python" -B - <<'END' || failed "no series"
+import h5py, numpy
+random = numpy.random.default_rng(5)
+count, steps = 400, 37
+length = random.integers(0, steps + 1, count)
+series = random.normal(size=(count, steps, 6)).astype("f4")
+inside = numpy.arange(steps) < length[:, None]
+y = numpy.stack([(series[..., 0] * inside).sum(1) / 6, series[numpy.arange(count), numpy.maximum(length, 1) - 1, 1]], 1)
+with h5py.File("lengths.h5", "w") as file:
+    file["series"] = numpy.where(inside[..., None], series, 1000).astype("f4")
+    file["length"], file["y"] = length.astype("i4"), y.astype("f4")
+END
+  cat >lengths.yaml <<'END'
+name: lengths
+inputs: {series: [any, any], length: [any]}
+training: {optimizer: sgd, learning-rate: 0.05}
+network:
+  - lstm: {from: series, units: 40, direction: both, lengths: length, name: first}
+  - dense: {units: 192, name: joint}
+  - attention: {heads: 2, causal: no, lengths: length, name: seen}
+  - mean: {axis: 0, from: seen, lengths: length, name: mean}
+  - global-max: {from: seen, lengths: length, name: greatest}
+  - gru: {from: seen, units: 24, direction: both, steps: last, lengths: length, name: second}
+  - lstm: {from: seen, units: 16, steps: last, lengths: length, name: third}
+  - concatenate: {from: [mean, greatest, second, third]}
+  - dense: {units: $outputs, name: head}
+END
 }
 
 # alive PID: it runs, and is no zombie that nobody has waited for.
@@ -151,24 +190,29 @@ case $1 in
     train "$ranks" ranks $(on fp32)
     train 1 one $(on fp32) --accumulate "$ranks"
     close ranks one 1e-4 ;;
-  example.*)  # a network of app/examples, from its data to its loss
+  example.*|masks.*)  # a network of app/examples, or one with documents or lengths, from its data to its loss
     "$python" -c 'import h5py, numpy' 2>/dev/null || not_run "no python3 here has h5py"
-    name=${1#example.}
+    name=${1#*.}
     make() { "$python" -B "$examples/$name/make.py" "$@" >make.out 2>&1 || { cat make.out; failed "make.py failed"; }; }
-    case $name in
-      cosmoflow) make data.h5 200 16; options="data.h5 --x full --y unitPar" ;;
-      mixed) make data.h5 1000; options="data.h5 --x image,table --y label" ;;
-      series) make data.csv 1500; options="data --window 24 --horizon 4"
+    options="--model $examples/$name/$name.yaml"
+    case $1 in
+      *.cosmoflow) make data.h5 200 16; options+=" data.h5 --x full --y unitPar" ;;
+      *.mixed) make data.h5 1000; options+=" data.h5 --x image,table --y label" ;;
+      *.series) make data.csv 1500; options+=" data --window 24 --horizon 4"
         launch 1 lockstep pack --x data.csv --label-column x --regression --out data >pack.out 2>&1 || { cat pack.out; failed "no pack"; } ;;
-      spectra) make data.h5 1000; options="data.h5 --x spectra --y line" ;;
-      unet) make --extents 12,12,12 --samples 100 --out data.h5
-        options="data.h5 --x image --y mask --ignore-label 255 --width 8 --levels 2" ;;
-      vit) make data.h5 1000; options="data.h5 --x images --y direction" ;;
+      *.spectra) make data.h5 1000; options+=" data.h5 --x spectra --y line" ;;
+      *.unet) make --extents 12,12,12 --samples 100 --out data.h5
+        options+=" data.h5 --x image --y mask --ignore-label 255 --width 8 --levels 2" ;;
+      *.vit) make data.h5 1000; options+=" data.h5 --x images --y direction" ;;
+      masks.gpt|masks.lstm) make_documents
+        options="text --document-token 0 --model gpt --layers 1 --width 128 --heads 2 --context 40"
+        [ "$name" = gpt ] || options="text --document-token 0 --model lstm --layers 2 --hidden 48 --unroll 35 --optimizer adam --learning-rate 0.01" ;;
+      masks.lengths) make_lengths; options="lengths.h5 --model lengths.yaml --x series,length --y y --normalize none --normalize-targets none" ;;
     esac
     # example RUN OPTIONS...
     example() {
-      launch 1 lockstep train $options --model "$examples/$name/$name.yaml" --global-batch 16 --steps 60 --report-every 1 \
-        --evaluate-every -1 --checkpoint-every -1 --no-tensorboard --progress off --run "$@" >"$1.out" 2>&1 ||
+      launch 1 lockstep train $options --global-batch 16 --steps 60 --report-every 1 --evaluate-every -1 \
+        --checkpoint-every -1 --no-tensorboard --progress off --run "$@" >"$1.out" 2>&1 ||
         { cat "$1.out"; failed "training $1 failed"; }
     }
     example cpu --device cpu

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """result.py HEADER FOLDER [FILE...]: what a run of tests/gpu/run knows so far, in one JSON.
+result.py beside FILE FILE...: a Markdown table of the steps of several such files, with a pair of columns for each.
 
 Reads HEADER and the results.jsonl, figures.jsonl and torch.jsonl of FOLDER, writes FOLDER/result.json and each FILE (whole
 or not at all), and prints the table of steps: Lockstep beside the quickest way of PyTorch. README.md in results/ tells the
@@ -49,6 +50,22 @@ def compare(figures, torch):
     return rows
 
 
+def beside(paths):
+    """Prints the steps that all files have, in the order of the first one."""
+    files = [json.loads(pathlib.Path(path).read_text(encoding="utf-8")) for path in paths]
+    names = [pathlib.Path(path).stem for path in paths]
+    steps = [{(row["workload"], row["variant"], row["precision"], row["batch"]): row for row in file["steps"]} for file in files]
+    print("| step | " + " | ".join(f"{name}, ms | PyTorch / Lockstep" for name in names) + " |")
+    print("| --- |" + " --- |" * (2 * len(files)))
+    for key in steps[0]:
+        if not all(key in each for each in steps):
+            continue
+        rows = [each[key] for each in steps]
+        cells = [f"{row['lockstep_ms']:.4g} | " + (f"{row['ratio']:.2f}" if "ratio" in row else "") for row in rows]
+        workload, variant, precision, batch = key
+        print(f"| {workload}{'' if variant == 'usual' else ', ' + variant}, {precision}, {batch} | " + " | ".join(cells) + " |")
+
+
 def write(path, text):
     new = path.with_name(f"{path.name}.new")
     new.write_text(text, encoding="utf-8")
@@ -56,6 +73,8 @@ def write(path, text):
 
 
 def main():
+    if sys.argv[1] == "beside":
+        return beside(sys.argv[2:])
     header, folder = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     figures, torch = records(folder / "figures.jsonl"), records(folder / "torch.jsonl")
     result = json.loads(header.read_text(encoding="utf-8"))

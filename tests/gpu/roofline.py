@@ -13,6 +13,7 @@ import tempfile
 
 TENSOR = 749e12  # bf16, FLOP/s: 8,192 rows and columns on an H200 (results/h200-86192c2.json), like the next
 BANDWIDTH = 4.1e12  # bytes/s: the quickest passes there
+DATA_SHEET = 4.8e12  # bytes/s
 ATTENTION = 300e12  # reported for cuDNN 9.19's backward pass with heads of 64
 L2 = 5.5e12  # bytes/s: assumed
 KERNEL = 2.5e-6  # s: assumed for a small kernel in a graph that waits for the preceding one
@@ -130,13 +131,21 @@ def rows(lockstep):
                f"{STEPS[name]:,.1f} |")
 
 
+def bytes_of_gpt(lockstep, samples=32):
+    """The beginnings of the rows of a step's bytes. The gradients of all scores are written and read once, in bf16."""
+    parts = {part: samples * moved for part, _, moved, _, _ in gpt(lockstep)[3] if part != "embedding"}
+    parts["gradients of the scores"] = samples * 12 * 12 * 1024 * 1024 * 2 * 2
+    for part, moved in parts.items():
+        yield f"| {part} | {moved / 1e9:.1f} | {moved / DATA_SHEET * 1e3:.1f} | "
+
+
 def main():
-    table = list(rows(sys.argv[1]))
+    table = [row + "\n" for row in rows(sys.argv[1])] + list(bytes_of_gpt(sys.argv[1]))
     if len(sys.argv) < 4:
-        print("\n".join(table))
+        print("\n".join(row.rstrip("\n") for row in table))
         return
     text = open(sys.argv[3]).read()
-    missing = [row for row in table if row + "\n" not in text]
+    missing = [row for row in table if row not in text]
     for row in missing:
         print(f"not in {sys.argv[3]}: {row}")
     sys.exit(1 if missing else 0)

@@ -109,7 +109,7 @@ expect() {
 failed() { failures=$((failures + 1)); echo "FAILED: $*"; }
 mapfile -t names < <("$here/run" correct figures profile --only list --build "$work/pretended")
 # The examples make their data with h5py, and the figure that reads files with numpy.
-"$PYTHON" -c 'import h5py, numpy' 2>/dev/null || mapfile -t names < <(printf '%s\n' "${names[@]}" | grep -v '^example\.\|\.files$')
+"$PYTHON" -c 'import h5py, numpy' 2>/dev/null || mapfile -t names < <(printf '%s\n' "${names[@]}" | grep -v '^example\.\|^masks\.\|\.files$')
 # all_but NAME...: the other phases.
 all_but() { printf '%s\n' "${names[@]}" | grep -Fvx -f <(printf '%s\n' "$@"); }
 
@@ -129,7 +129,7 @@ result = json.loads((folder / "result.json").read_text())
 assert result == json.loads(other.read_text())
 assert result["torch"] == "9.9" and len(result["devices"].split("device")) == 3, result
 made = [one for one in result["checks"] if one["result"] != "not run" or
-        not (one["name"].startswith("example.") or one["name"].endswith(".files"))]  # without h5py, without numpy
+        not (one["name"].startswith(("example.", "masks.")) or one["name"].endswith(".files"))]  # without h5py, without numpy
 assert all(one["result"] == "passed" for one in made) and len(made) > 50
 rows = {(one["workload"], one["variant"], one["precision"], one["batch"]): one for one in result["steps"]}
 assert len(rows) == len(result["steps"]) == 27 + any(key[1] == "files" for key in rows), rows.keys()
@@ -143,6 +143,16 @@ assert {one["figure"] for one in result["figures"]} == {"step", "all_reduce"}
 names = tarfile.open(folder / "more.tar.gz").getnames()
 assert {"more/torch.requests", "more/kernels.gpt2.txt"} <= set(names), names
 END
+  # Two results beside each other: the steps that both have.
+  "$PYTHON" - "$work/out.json" "$work/other.json" <<'END'
+import json, sys
+result = json.load(open(sys.argv[1]))
+result["steps"] = [{**row, "lockstep_ms": 2500.0} for row in result["steps"] if row["workload"] == "mlp"]
+json.dump(result, open(sys.argv[2], "w"))
+END
+  "$PYTHON" -B "$here/result.py" beside "$work/out.json" "$work/other.json" >"$work/beside"
+  grep -Eq '^\| mlp, bf16, 128 \| [0-9.]+ \| [0-9.]+ \| 2500 \| ' "$work/beside" || failed "not beside each other: $(cat "$work/beside")"
+  ! grep -q gpt2 "$work/beside" || failed "a step of one result alone: $(cat "$work/beside")"
   # Each test of gpu_tests is in exactly one phase.
   mkdir "$work/kept/train"
   for name in "${names[@]}"; do
