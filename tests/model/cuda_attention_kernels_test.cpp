@@ -17,11 +17,19 @@ struct Case {
   std::int64_t samples, context, heads, head_size;
   float rate = 0;
   bool causal = true;
+  std::int64_t document = 0;  ///< length of documents; 0: no mask
 };
 
 std::string name_of_case(const Case& each, ElementType type) {
-  return fmt::format("{} samples of {}, {} heads of {}, {}, dropout {}{}", each.samples, each.context, each.heads,
-                     each.head_size, name_of(type), each.rate, each.causal ? "" : ", both sides");
+  return fmt::format("{} samples of {}, {} heads of {}, {}, dropout {}{}{}", each.samples, each.context, each.heads,
+                     each.head_size, name_of(type), each.rate, each.causal ? "" : ", both sides",
+                     each.document == 0 ? "" : fmt::format(", documents of {}", each.document));
+}
+
+/// Returns the place of a position in its document. The first document of a sample is a rest of one.
+std::int32_t place_of(const Case& each, std::int64_t sample, std::int64_t position) {
+  const std::int64_t rest = 11 * (sample + 1) % each.document;
+  return static_cast<std::int32_t>(position < rest ? position : (position - rest) % each.document);
 }
 
 struct Results {
@@ -29,16 +37,17 @@ struct Results {
 };
 
 Results expected_of(const Attention& shape, std::int64_t samples, std::vector<double> joint, std::vector<double> d_y,
-                    const Tensor& keys) {
+                    const Tensor& keys, const AttentionMask& mask) {
   using model::test::view;
   const std::int64_t rows = samples * shape.context, width = shape.width();
   Results out{d_y, std::vector<double>(static_cast<std::size_t>(rows * shape.heads)), joint};
   const Tensor in = view(joint, rows, 3 * width), y = view(out.y, rows, width);
   const Tensor log_sums = view(out.log_sums, samples * shape.heads, shape.context);
   ReferenceSequences reference;
-  reference.attention_forward(shape, {.joint = in, .dropout_keys = keys, .y = y, .log_sums = log_sums});
+  reference.attention_forward(shape, {.joint = in, .dropout_keys = keys, .mask = mask, .y = y, .log_sums = log_sums});
   reference.attention_backward(shape, {.joint = in,
                                        .dropout_keys = keys,
+                                       .mask = mask,
                                        .y = y,
                                        .log_sums = log_sums,
                                        .d_y = view(d_y, rows, width),
@@ -74,11 +83,19 @@ void run_case(const Case& each, ElementType type, std::size_t shift, std::size_t
         const Tensor y = t.add("y", type, rows, width).tensor();
         const Tensor sums = t.add("log_sums", ElementType::float32, each.samples * each.heads, each.context).tensor();
         const Tensor given = each.rate > 0 ? keys.tensor() : Tensor{};
-        attention_forward(nullptr, shape, {.joint = joint, .dropout_keys = given, .y = y, .log_sums = sums});
+        GuardedTensor& places = t.add("places", ElementType::int32, each.document == 0 ? 0 : rows, 1);
+        for (std::size_t i = 0; i < places.count(); ++i) {
+          const auto row = static_cast<std::int64_t>(i);
+          places.set(i, place_of(each, row / each.context, row % each.context));
+        }
+        const AttentionMask mask = each.document == 0 ? AttentionMask{} : AttentionMask{.places = places.tensor()};
+        attention_forward(nullptr, shape,
+                          {.joint = joint, .dropout_keys = given, .mask = mask, .y = y, .log_sums = sums});
         const Tensor d_y = t.add_filled("d_y", type, rows, width).tensor();
         attention_backward(nullptr, shape,
                            {.joint = joint,
                             .dropout_keys = given,
+                            .mask = mask,
                             .y = y,
                             .log_sums = sums,
                             .d_y = d_y,
@@ -87,7 +104,8 @@ void run_case(const Case& each, ElementType type, std::size_t shift, std::size_t
       },
       [&](Tensors& t) {
         const Tensor keys = each.rate > 0 ? t["keys"].tensor() : Tensor{};
-        const Results expected = expected_of(shape, each.samples, t["joint"].values(), t["d_y"].values(), keys);
+        const AttentionMask mask = each.document == 0 ? AttentionMask{} : AttentionMask{.places = t["places"].tensor()};
+        const Results expected = expected_of(shape, each.samples, t["joint"].values(), t["d_y"].values(), keys, mask);
         const double tolerated = type == ElementType::bfloat16 ? 1e-2 : 2e-5;
         expect_close(t["y"].values(), expected.y, tolerated, what);
         expect_close(t["log_sums"].values(), expected.log_sums, 1e-5, what);
@@ -207,6 +225,14 @@ TEST(AttentionKernels, TakeTensorCoresByAStaticRule) {
   EXPECT_FALSE(takes(64, 1));
   EXPECT_FALSE(takes(32, 0));
   EXPECT_FALSE(takes(96, 0));
+  const GuardedTensor joint(ElementType::bfloat16, 4, 3 * 64), marks(ElementType::int32, 4, 1);
+  const Attention shape{.context = 4, .heads = 1, .head_size = 64, .dropout = {}};
+  const auto with = [&](const AttentionMask& mask) {
+    return takes_flash_attention(attention_data<Bfloat16>(
+        shape, {.joint = joint.tensor(), .mask = mask, .y = {}, .log_sums = {}, .d_y = {}, .d_joint = {}}, {}));
+  };
+  EXPECT_TRUE(with({.places = marks.tensor()}));
+  EXPECT_FALSE(with({.lengths = marks.tensor()}));
 }
 
 TEST(AttentionKernels, MatchFloat64InPlainArithmetic) {
@@ -214,7 +240,7 @@ TEST(AttentionKernels, MatchFloat64InPlainArithmetic) {
     for (const Case& each :
          {Case{0, 5, 2, 8}, Case{1, 1, 1, 1}, Case{2, 5, 3, 8}, Case{1, 33, 2, 20}, Case{2, 70, 1, 32, 0.25f},
           Case{1, 40, 1, 33, 0.5f}, Case{1, 49, 1, 100}, Case{2, 5, 3, 8, 0, false}, Case{1, 45, 2, 20, 0.25f, false},
-          Case{1, 33, 1, 64, 0, false}}) {
+          Case{1, 33, 1, 64, 0, false}, Case{2, 45, 2, 20, 0, true, 17}, Case{1, 70, 1, 64, 0.25f, true, 30}}) {
       run_case(each, type, static_cast<std::size_t>(each.context) % 2, each.context < 40 ? 3 : 1);
     }
   }
@@ -223,6 +249,16 @@ TEST(AttentionKernels, MatchFloat64InPlainArithmetic) {
 TEST(AttentionKernels, MatchFloat64OnTensorCores) {
   for (const Case& each : {Case{1, 1, 1, 64}, Case{2, 16, 1, 64}, Case{1, 65, 2, 64}, Case{1, 130, 1, 64, 0.25f},
                            Case{1, 23, 1, 128, 0.5f}, Case{1, 97, 1, 128}}) {
+    run_case(each, ElementType::bfloat16, 0, each.context < 70 ? 3 : 1);
+  }
+}
+
+// Documents within a tile, over several tiles, of two tokens, and longer than the context; with dropout, too.
+TEST(AttentionKernels, KeepDocumentsApartOnTensorCores) {
+  for (const Case& each :
+       {Case{2, 65, 2, 64, 0, true, 7}, Case{2, 200, 1, 64, 0, true, 90}, Case{1, 69, 1, 64, 0, true, 2},
+        Case{1, 130, 1, 64, 0, true, 1000}, Case{2, 150, 1, 64, 0.25f, true, 53}, Case{2, 97, 1, 128, 0, true, 40},
+        Case{1, 70, 1, 128, 0.5f, true, 30}}) {
     run_case(each, ElementType::bfloat16, 0, each.context < 70 ? 3 : 1);
   }
 }

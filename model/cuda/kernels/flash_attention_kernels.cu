@@ -5,29 +5,33 @@ namespace lockstep::model::cuda {
 
 namespace {
 
-/// Calls run<kHead, kDrops>().
+/// Calls run<kHead, kDrops, kDocuments>().
 template <class Run>
 void for_kind(const FlashData& data, const Run& run) {
-  const bool drops = data.dropout_keys != nullptr;
-  if (data.head_size == 64) {
-    drops ? run.template operator()<64, true>() : run.template operator()<64, false>();
-  } else {
-    drops ? run.template operator()<128, true>() : run.template operator()<128, false>();
-  }
+  const auto with_head = [&]<int kHead>() {
+    if (data.places != nullptr) {
+      data.dropout_keys != nullptr ? run.template operator()<kHead, true, true>()
+                                   : run.template operator()<kHead, false, true>();
+    } else {
+      data.dropout_keys != nullptr ? run.template operator()<kHead, true, false>()
+                                   : run.template operator()<kHead, false, false>();
+    }
+  };
+  data.head_size == 64 ? with_head.template operator()<64>() : with_head.template operator()<128>();
 }
 
 }  // namespace
 
 bool takes_flash_attention(const FlashData& data) {
   constexpr int kWidth = kWideWidth<Bfloat16>;
-  return data.causal && data.places == nullptr && data.lengths == nullptr &&
-         (data.head_size == 64 || data.head_size == 128) && takes_packs<kWidth>(data.joint) &&
-         takes_packs<kWidth>(data.y) && takes_packs<kWidth>(data.d_y) && takes_packs<kWidth>(data.d_joint);
+  return data.causal && data.lengths == nullptr && (data.head_size == 64 || data.head_size == 128) &&
+         takes_packs<kWidth>(data.joint) && takes_packs<kWidth>(data.y) && takes_packs<kWidth>(data.d_y) &&
+         takes_packs<kWidth>(data.d_joint);
 }
 
 void flash_attention_forward(cudaStream_t stream, const FlashData& data) {
-  for_kind(data, [&]<int kHead, bool kDrops>() {
-    launch("attention_forward", flash_attention<kHead, kDrops>,
+  for_kind(data, [&]<int kHead, bool kDrops, bool kDocuments>() {
+    launch("attention_forward", flash_attention<kHead, kDrops, kDocuments>,
            {.blocks = blocks_of_tiles(data, kFlashRows),
             .threads = kFlashThreads,
             .shared_bytes = sizeof(KeysWorkspace<kHead>)},
@@ -36,11 +40,11 @@ void flash_attention_forward(cudaStream_t stream, const FlashData& data) {
 }
 
 void flash_attention_backward(cudaStream_t stream, const FlashData& data) {
-  for_kind(data, [&]<int kHead, bool kDrops>() {
+  for_kind(data, [&]<int kHead, bool kDrops, bool kDocuments>() {
     const unsigned blocks = blocks_of_tiles(data, kFlashRows);
-    launch("attention_backward of queries", flash_attention_queries<kHead, kDrops>,
+    launch("attention_backward of queries", flash_attention_queries<kHead, kDrops, kDocuments>,
            {.blocks = blocks, .threads = kFlashThreads, .shared_bytes = sizeof(KeysWorkspace<kHead>)}, stream, data);
-    launch("attention_backward of keys", flash_attention_keys<kHead, kDrops>,
+    launch("attention_backward of keys", flash_attention_keys<kHead, kDrops, kDocuments>,
            {.blocks = blocks, .threads = kFlashThreads, .shared_bytes = sizeof(QueriesWorkspace<kHead>)}, stream, data);
   });
 }

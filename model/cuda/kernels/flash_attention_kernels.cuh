@@ -4,6 +4,10 @@
 /// result. The tiles of the other side are loaded into shared memory; the next one is loaded while the current one is
 /// used. Probabilities and their gradients are rounded to bfloat16 when they become the left side of a product;
 /// everything else is fp32. Exponentials are powers of 2.
+///
+/// kDrops: with dropout. kDocuments: with AttentionMask::places. The first key that a query sees is then that of its
+/// document, and never lies before that of an earlier query. So tiles before the first key of a tile's first query are
+/// skipped.
 #pragma once
 
 #include "model/cuda/kernels/attention_data.cuh"
@@ -23,9 +27,9 @@ inline constexpr int kFlashKeys = kHead == 64 ? 64 : 32;
 template <int kHead>
 inline constexpr int kFlashQueries = kHead == 64 ? 32 : 16;
 
-/// Minimum blocks per multiprocessor without dropout, which limits registers; 0: no requirement.
-template <int kHead, bool kDrops>
-inline constexpr int kFlashBlocks = kDrops ? 0 : 5 - kHead / 64;
+/// Minimum blocks per multiprocessor without dropout and documents, which limits registers; 0: no requirement.
+template <int kHead, bool kDrops, bool kDocuments>
+inline constexpr int kFlashBlocks = kDrops || kDocuments ? 0 : 5 - kHead / 64;
 
 template <int kHead>
 struct KeysWorkspace {
@@ -36,6 +40,7 @@ struct QueriesWorkspace {
   CoreTile<kFlashRows, kHead> values;
   CoreTile<kFlashQueries<kHead>, kHead> queries[2], gradients[2];
   float log_sums[2][kFlashQueries<kHead>], deltas[2][kFlashQueries<kHead>];  ///< log_sums to base 2
+  int first_keys[2][kFlashQueries<kHead>];                                   ///< with documents
 };
 
 /// Rows and columns of the results of a thread.
@@ -72,6 +77,12 @@ __device__ __forceinline__ float power_of_2(float x) {
 /// Returns the sum of the products of two pairs of elements.
 __device__ __forceinline__ float product_of_pairs(std::uint32_t a, std::uint32_t b) {
   return element_of(a, 0) * element_of(b, 0) + element_of(a, 1) * element_of(b, 1);
+}
+
+/// Returns the first key of a query's document; with documents. Queries after the end see no key.
+__device__ __forceinline__ int first_key_of(const FlashData& data, const AttentionTile& tile, int query) {
+  if (query >= data.context) return data.context;
+  return query - data.places[static_cast<std::int64_t>(tile.sample) * data.context + query];
 }
 
 /// Dropout factors of one query and the keys `key` and `key` + 1; usually one draw.
@@ -150,8 +161,9 @@ __device__ __forceinline__ void copy_keys(const FlashData& data, const Attention
   copy_tile<kFlashThreads>(keys + width, 3 * width, data.context - first, workspace.values[stage]);
 }
 
-template <int kHead, bool kDrops>
-__global__ void __launch_bounds__(kFlashThreads, kFlashBlocks<kHead, kDrops>) flash_attention(FlashData data) {
+template <int kHead, bool kDrops, bool kDocuments>
+__global__ void __launch_bounds__(kFlashThreads, kFlashBlocks<kHead, kDrops, kDocuments>)
+    flash_attention(FlashData data) {
   constexpr int kKeys = kFlashKeys<kHead>;
   auto& workspace = shared<KeysWorkspace<kHead>>();
   const AttentionTile tile = tile_of_block(data, kFlashRows, TileOf::queries);
@@ -160,19 +172,28 @@ __global__ void __launch_bounds__(kFlashThreads, kFlashBlocks<kHead, kDrops>) fl
   const std::int64_t width = static_cast<std::int64_t>(data.heads) * kHead;
   const std::uint64_t key_of_sample = kDrops ? data.dropout_keys[tile.sample] : 0;
   const int end = tile.first + kFlashRows < data.context ? tile.first + kFlashRows : data.context;
-  copy_keys(data, tile, 0, 0, workspace);
+  int begin = 0, first_of_warp = 0, first_keys[2] = {};  // first keys of the block, the warp, and the thread's rows
+  if constexpr (kDocuments) {
+    begin = first_key_of(data, tile, tile.first) / kKeys * kKeys;
+    first_of_warp = first_key_of(data, tile, first_row);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      first_keys[half] = first_key_of(data, tile, first_row + thread.group + half * 8);
+    }
+  }
+  copy_keys(data, tile, begin, 0, workspace);
   end_group();
   std::uint32_t queries[kHead / 16][4];
   load_rows<kHead>(data.joint + offset_of(data, tile, first_row, 3, 0), 3 * width, data.context - first_row, queries);
   const float scale = data.scale * kLog2OfE;
   float sums[kHead / 8][4] = {};
   float greatest[2] = {-INFINITY, -INFINITY}, totals[2] = {};  // rows group and group + 8; totals: of this thread
-  for (int first = 0, stage = 0; first < end; first += kKeys, stage ^= 1) {
+  for (int first = begin, stage = 0; first < end; first += kKeys, stage ^= 1) {
     if (first + kKeys < end) copy_keys(data, tile, first + kKeys, stage ^ 1, workspace);
     end_group();
     wait_groups<1>();
     __syncthreads();
-    if (first <= first_row + 15) {  // else the mask hides the whole tile from this warp
+    if (first <= first_row + 15 && first + kKeys > first_of_warp) {  // else the whole tile is hidden from this warp
       float scores[kKeys / 8][4] = {};
 #pragma unroll
       for (int s = 0; s < kHead / 16; ++s) {
@@ -194,6 +215,15 @@ __global__ void __launch_bounds__(kFlashThreads, kFlashBlocks<kHead, kDrops>) fl
           }
         }
       }
+      if constexpr (kDocuments) {
+#pragma unroll
+        for (int n = 0; n < kKeys / 8; ++n) {
+#pragma unroll
+          for (int c = 0; c < 4; ++c) {
+            if (first + n * 8 + thread.tile * 2 + c % 2 < first_keys[c / 2]) scores[n][c] = -INFINITY;
+          }
+        }
+      }
       float high[2] = {greatest[0], greatest[1]}, base[2];
 #pragma unroll
       for (int n = 0; n < kKeys / 8; ++n) {
@@ -203,7 +233,7 @@ __global__ void __launch_bounds__(kFlashThreads, kFlashBlocks<kHead, kDrops>) fl
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         high[half] = greatest_of_four(high[half]);
-        base[half] = high[half] * scale;
+        base[half] = kDocuments && high[half] == -INFINITY ? 0 : high[half] * scale;  // no visible key so far
         const float shrink = power_of_2(greatest[half] * scale - base[half]);
         greatest[half] = high[half];
         totals[half] *= shrink;
@@ -256,8 +286,9 @@ __global__ void __launch_bounds__(kFlashThreads, kFlashBlocks<kHead, kDrops>) fl
 }
 
 /// Computes the gradient of the queries, and the deltas. 16 keys at a time.
-template <int kHead, bool kDrops>
-__global__ void __launch_bounds__(kFlashThreads, kFlashBlocks<kHead, kDrops>) flash_attention_queries(FlashData data) {
+template <int kHead, bool kDrops, bool kDocuments>
+__global__ void __launch_bounds__(kFlashThreads, kFlashBlocks<kHead, kDrops, kDocuments>)
+    flash_attention_queries(FlashData data) {
   constexpr int kKeys = kFlashKeys<kHead>;
   auto& workspace = shared<KeysWorkspace<kHead>>();
   const AttentionTile tile = tile_of_block(data, kFlashRows, TileOf::queries);
@@ -266,7 +297,16 @@ __global__ void __launch_bounds__(kFlashThreads, kFlashBlocks<kHead, kDrops>) fl
   const std::int64_t width = static_cast<std::int64_t>(data.heads) * kHead;
   const std::uint64_t key_of_sample = kDrops ? data.dropout_keys[tile.sample] : 0;
   const int end = tile.first + kFlashRows < data.context ? tile.first + kFlashRows : data.context;
-  copy_keys(data, tile, 0, 0, workspace);
+  int begin = 0, first_of_warp = 0, first_keys[2] = {};  // first keys of the block, the warp, and the thread's rows
+  if constexpr (kDocuments) {
+    begin = first_key_of(data, tile, tile.first) / kKeys * kKeys;
+    first_of_warp = first_key_of(data, tile, first_row);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      first_keys[half] = first_key_of(data, tile, first_row + thread.group + half * 8);
+    }
+  }
+  copy_keys(data, tile, begin, 0, workspace);
   end_group();
   std::uint32_t queries[kHead / 16][4], gradients[kHead / 16][4];
   load_rows<kHead>(data.joint + offset_of(data, tile, first_row, 3, 0), 3 * width, rows, queries);
@@ -292,13 +332,14 @@ __global__ void __launch_bounds__(kFlashThreads, kFlashBlocks<kHead, kDrops>) fl
   }
   const float scale = data.scale * kLog2OfE;
   float sums[kHead / 8][4] = {};
-  for (int first = 0, stage = 0; first < end; first += kKeys, stage ^= 1) {
+  for (int first = begin, stage = 0; first < end; first += kKeys, stage ^= 1) {
     if (first + kKeys < end) copy_keys(data, tile, first + kKeys, stage ^ 1, workspace);
     end_group();
     wait_groups<1>();
     __syncthreads();
 #pragma unroll 1
     for (int chunk = 0; chunk < kKeys && first + chunk <= first_row + 15; chunk += 16) {
+      if (kDocuments && first + chunk + 16 <= first_of_warp) continue;
       float scores[2][4] = {}, products[2][4] = {};
       multiply_rows(queries, workspace.keys[stage], chunk, scores);
       multiply_rows(gradients, workspace.values[stage], chunk, products);
@@ -328,6 +369,15 @@ __global__ void __launch_bounds__(kFlashThreads, kFlashBlocks<kHead, kDrops>) fl
           }
         }
       }
+      if constexpr (kDocuments) {
+#pragma unroll
+        for (int n = 0; n < 2; ++n) {
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {
+            if (first + chunk + n * 8 + thread.tile * 2 + i % 2 < first_keys[i / 2]) scores[n][i] = 0;
+          }
+        }
+      }
       std::uint32_t left[4];
       left_of(scores, left);
       add_rows(left, workspace.keys[stage], chunk, sums);
@@ -343,7 +393,7 @@ __global__ void __launch_bounds__(kFlashThreads, kFlashBlocks<kHead, kDrops>) fl
 }
 
 /// Starts to copy the tile of queries and of the gradients of their results, from position `first` on.
-template <int kHead>
+template <bool kDocuments, int kHead>
 __device__ __forceinline__ void copy_queries(const FlashData& data, const AttentionTile& tile, int first, int stage,
                                              QueriesWorkspace<kHead>& workspace) {
   const std::int64_t width = static_cast<std::int64_t>(data.heads) * kHead;
@@ -357,11 +407,12 @@ __device__ __forceinline__ void copy_queries(const FlashData& data, const Attent
   const bool there = first + i < data.context;
   workspace.log_sums[stage][i] = there ? data.log_sums[at] * kLog2OfE : INFINITY;
   workspace.deltas[stage][i] = there ? data.deltas[at] : 0.0f;
+  if constexpr (kDocuments) workspace.first_keys[stage][i] = first_key_of(data, tile, first + i);
 }
 
 /// Computes the gradients of keys and values: rows are keys, columns queries, 16 at a time. Runs after
 /// flash_attention_queries().
-template <int kHead, bool kDrops>
+template <int kHead, bool kDrops, bool kDocuments>
 __global__ void __launch_bounds__(kFlashThreads) flash_attention_keys(FlashData data) {
   constexpr int kQueries = kFlashQueries<kHead>;
   auto& workspace = shared<QueriesWorkspace<kHead>>();
@@ -372,20 +423,21 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention_keys(FlashData 
   const std::uint64_t key_of_sample = kDrops ? data.dropout_keys[tile.sample] : 0;
   copy_tile<kFlashThreads>(data.joint + offset_of(data, tile, tile.first, 3, 2), 3 * width, data.context - tile.first,
                            workspace.values);
-  copy_queries(data, tile, tile.first, 0, workspace);
+  copy_queries<kDocuments>(data, tile, tile.first, 0, workspace);
   end_group();
   std::uint32_t keys[kHead / 16][4];
   load_rows<kHead>(data.joint + offset_of(data, tile, first_row, 3, 1), 3 * width, data.context - first_row, keys);
   const float scale = data.scale * kLog2OfE;
   float d_keys[kHead / 8][4] = {}, d_values[kHead / 8][4] = {};
   for (int first = tile.first, stage = 0; first < data.context; first += kQueries, stage ^= 1) {
-    if (first + kQueries < data.context) copy_queries(data, tile, first + kQueries, stage ^ 1, workspace);
+    if (first + kQueries < data.context) copy_queries<kDocuments>(data, tile, first + kQueries, stage ^ 1, workspace);
     end_group();
     wait_groups<1>();
     __syncthreads();
 #pragma unroll 1
     for (int chunk = 0; chunk < kQueries; chunk += 16) {
       if (first + chunk + 15 < first_row) continue;  // the mask hides these queries from all keys of this warp
+      if (kDocuments && workspace.first_keys[stage][chunk] > first_row + 15) continue;
       // Draws first, while no results occupy registers, and keeps one bit per draw.
       unsigned kept = 0;
       if constexpr (kDrops) {
@@ -426,6 +478,16 @@ __global__ void __launch_bounds__(kFlashThreads) flash_attention_keys(FlashData 
 #pragma unroll
           for (int c = 0; c < 4; ++c) {
             if (behind + c / 2 * 8 > n * 8 + c % 2) weights[n][c] = products[n][c] = 0;
+          }
+        }
+      }
+      if constexpr (kDocuments) {
+#pragma unroll
+        for (int n = 0; n < 2; ++n) {
+#pragma unroll
+          for (int c = 0; c < 4; ++c) {
+            const int first_key = workspace.first_keys[stage][chunk + n * 8 + thread.tile * 2 + c % 2];
+            if (first_row + thread.group + c / 2 * 8 < first_key) weights[n][c] = products[n][c] = 0;
           }
         }
       }
