@@ -113,6 +113,10 @@ void settle(OptionTable& table, TrainOptions& options) {
     throw UsageError("--schedule step needs --boundaries: the steps at which the rate changes");
   }
   options.explicitly_set = table.given();
+  // The configuration of a run repeats the decision of a network that declares its losses.
+  if (const Option* const loss = table.find("loss"); loss != nullptr && loss->source() == OptionSource::file) {
+    if (!model::network_kind(options.network).losses.empty()) std::erase(options.explicitly_set, "loss");
+  }
   options.from_checkpoint = table.from_checkpoint();
 }
 

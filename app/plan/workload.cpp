@@ -71,7 +71,8 @@ void require_windows_of_series(const LearningProblem& problem) {
     throw UsageError("--augment is for images, and --window reads series");
 }
 
-/// Throws UsageError if the user gives --loss and the network file declares the losses.
+/// Throws UsageError if the command line gives --loss and the network file declares the losses. main_loss() checks the
+/// loss of a configuration.
 void require_no_other_loss(const LearningProblem& problem) {
   const std::vector<model::DeclaredLoss>& losses = model::network_kind(problem.network).losses;
   if (losses.empty() || !problem.is_given("loss")) return;

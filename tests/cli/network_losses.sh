@@ -148,6 +148,12 @@ expect grep -q 'loss dice' page.html
 cat runs/curves/events.out* | strings >tags
 expect grep -q 'train/loss_dice' tags; expect grep -q 'validation/loss_softmax_cross_entropy' tags
 must_run train --resume --run runs/curves --epochs 5
+check "a run's own configuration trains the same thing anew"
+metric runs/curves validation loss | head -n 4 >wanted
+succeeds train --config runs/curves/config.ini --epochs 4 --run runs/anew
+metric runs/anew validation loss >found; expect_same wanted found
+succeeds train --config runs/curves/config.ini --epochs 1 --initialize-from runs/curves --run runs/finer
+expect_out 'loss: softmax-cross-entropy of mask \+ 0.5 dice'
 
 check "losses of numbers and of labels, each on its target"
 cat >tables.py <<'END'
