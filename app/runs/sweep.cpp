@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "app/options/usage_error.hpp"
+#include "app/plan/workload.hpp"
 #include "app/report/console.hpp"
 #include "app/report/exit_code.hpp"
 #include "app/report/figures.hpp"
@@ -34,6 +36,51 @@ namespace fs = std::filesystem;
 
 /// Seconds within which a launcher must notice that all its processes have ended.
 constexpr double kMaxUnnoticed = 10;
+
+/// The metric that judges a setting.
+struct SettingMetric {
+  std::int64_t setting = 0;
+  std::string key = {};
+};
+
+/// Returns why these settings cannot be compared.
+std::string two_metrics(const SettingMetric& a, const SettingMetric& b) {
+  return fmt::format(
+      "setting {} is judged by its {}, setting {} by its {}: --halving needs one metric for all: give one "
+      "--best-by",
+      a.setting, metric_words(a.key), b.setting, metric_words(b.key));
+}
+
+/// Returns the key of the metric by which a training with these options compares its validations; nullopt if only the
+/// training can tell, because its network comes from a checkpoint or its files cannot be read here. Throws UsageError.
+std::optional<std::string> metric_of(const TrainOptions& options) {
+  if (!options.start.from.empty()) return std::nullopt;
+  try {
+    const Workload workload = prepare_workload(options, 1);
+    if (!workload.validation) throw UsageError("--halving needs data for validation: name them with --validation");
+    return workload.task->best_key();
+  } catch (const io::FileError&) {
+    return std::nullopt;
+  }
+}
+
+/// Throws UsageError if the settings tell before any training that --halving cannot compare their results.
+void require_one_metric(const SweepOptions& options) {
+  std::optional<SettingMetric> first;
+  for (std::size_t i = 0; i < options.lines.size(); ++i) {
+    const SweepSetting& setting = options.lines[i];
+    const auto number = static_cast<std::int64_t>(i + 1);
+    try {
+      const std::optional<std::string> key = metric_of(setting.options);
+      if (!key) continue;
+      if (!first) first = {.setting = number, .key = *key};
+      if (first->key != *key) throw UsageError(two_metrics(*first, {.setting = number, .key = *key}));
+    } catch (const UsageError& error) {
+      throw UsageError(
+          fmt::format("{}, setting {} ({}): {}", options.settings.string(), number, setting.line, error.what()));
+    }
+  }
+}
 
 class Sweep {
  public:
@@ -217,6 +264,7 @@ class Sweep {
 
 int run_sweep(const SweepOptions& options, StopSignals& signals) {
   signals.note();
+  if (options.halving) require_one_metric(options);
   return Sweep(options, signals).run();
 }
 
@@ -238,10 +286,9 @@ std::vector<std::int64_t> better_half(const std::vector<std::int64_t>& settings,
   for (std::size_t i = 0; i < settings.size(); ++i) {
     if (!results[i].metric) continue;
     if (const std::size_t first = order.empty() ? i : order[0]; results[i].metric_key != results[first].metric_key) {
-      throw io::FileError(fmt::format(
-          "setting {} is judged by its {}, setting {} by its {}: --halving needs one metric for all; give "
-          "one --best-by, and another --run",
-          settings[first], metric_words(results[first].metric_key), settings[i], metric_words(results[i].metric_key)));
+      throw io::FileError(
+          two_metrics({settings[first], results[first].metric_key}, {settings[i], results[i].metric_key}) +
+          ", and another --run");
     }
     order.push_back(i);
   }

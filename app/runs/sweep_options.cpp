@@ -123,7 +123,7 @@ SweepOptions parse_sweep(const std::vector<std::string>& arguments) {
       for (const CommandLine::Given& given : its.options) {
         setting.arguments.push_back(fmt::format("--{}={}", given.name, given.value));
       }
-      parse_train(setting.arguments);
+      setting.options = parse_train(setting.arguments);
     } catch (const UsageError& error) {
       throw UsageError(fmt::format("{} ({}): {}", where, text, error.what()));
     }

@@ -6,12 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "app/options/train_options.hpp"
+
 namespace lockstep::app {
 
 /// One training of a sweep.
 struct SweepSetting {
   std::string line{};                    ///< line of the file
   std::vector<std::string> arguments{};  ///< arguments for `lockstep train`, including those common to all settings
+  TrainOptions options{};                ///< options that these arguments give
 };
 
 struct SweepOptions {

@@ -78,6 +78,14 @@ expect_status 0
 must_run train --data house --epochs 8 --learning-rate 0.003 --run runs/table-whole --progress off
 metric runs/table/1 validation loss >halved; metric runs/table-whole validation loss >whole; expect_same whole halved
 
+check "halving refuses settings that cannot be compared before it trains"
+printf -- '--seed 1\n--best-by loss\n' >metrics.txt
+fails 2 'metrics.txt, setting 2 .--best-by loss.: setting 1 is judged by its accuracy, setting 2 by its loss' sweep metrics.txt "${common[@]}" --run runs/metrics --halving
+printf -- '--seed 1\n--best-by f1\n' >metrics.txt
+fails 2 'metrics.txt, setting 2 .--best-by f1.: --best-by f1 is no metric of classes' sweep metrics.txt "${common[@]}" --run runs/metrics --halving
+fails 2 'setting 1 .*--halving needs data for validation' sweep settings.txt --data data/train --steps 4 --run runs/metrics --halving
+expect_no_file runs/metrics
+
 check "under a launcher, and what sweep says itself may be said"
 printf -- '--hidden 4\n' >one.txt
 run sweep one.txt --data data --batch 20 --steps 4 --progress off --run runs/two --launch "$tree/app/launch 2"
