@@ -194,7 +194,7 @@ std::vector<ChartPoint> curve_of(const RunHistory& run, std::string_view kind, s
 
 RunSummary summary_of(const RunHistory& run) {
   RunSummary summary;
-  double samples = 0, steps_made = 0, from_step = 0, best_loss = std::numeric_limits<double>::infinity();
+  double samples = 0, steps_made = 0, from_step = 0;
   for (const io::MetricRecord& record : run.records) {
     const std::string kind = string_of(record, "kind");
     const auto number = [&](std::string_view key) { return number_of(record, key).value_or(0); };
@@ -223,12 +223,13 @@ RunSummary summary_of(const RunHistory& run) {
         summary.training_metric = number_of(record, "training_" + run.metric);
       }
       const std::optional<double>& metric = summary.validation_metric;
-      const double loss = summary.validation_loss.value_or(std::numeric_limits<double>::infinity());
+      constexpr double kNoLoss = std::numeric_limits<double>::infinity();
+      const bool is_lower = summary.validation_loss.value_or(kNoLoss) < summary.best_validation_loss.value_or(kNoLoss);
       const bool equal = metric && summary.best && !is_better_metric(run.metric, *summary.best, *metric);
-      if (metric &&
-          (!summary.best || is_better_metric(run.metric, *metric, *summary.best) || (equal && loss < best_loss))) {
+      if (metric && (!summary.best || is_better_metric(run.metric, *metric, *summary.best) || (equal && is_lower))) {
         summary.best = metric;
-        best_loss = loss;
+        summary.best_validation_loss = summary.validation_loss;
+        summary.best_training_loss = summary.training_loss;
         summary.best_step = std::llround(number("step"));
       }
     } else if (kind == "checkpoint") {

@@ -68,6 +68,8 @@ struct RunSummary {
   std::optional<double> validation_loss, validation_metric;  ///< results of the last validation
   std::optional<double> best;                                ///< best metric of all validations
   std::int64_t best_step = 0;
+  /// Losses of the validation at `best_step`, and of the steps before it.
+  std::optional<double> best_validation_loss, best_training_loss;
   double rate = 0;              ///< samples (or tokens) per second, over all steps
   double steps_per_second = 0;  ///< without the steps of another run that this one went on from
   bool tokens = false;

@@ -97,8 +97,9 @@ std::string ranking_table(const std::vector<RunHistory>& runs, const std::string
   const std::vector<DifferentOption> different = differences_of(runs);
   const std::vector<std::string> names = short_names(runs);
   std::string text = fmt::format(
-      "<table id=\"{}ranking-table\"><caption>The best validation first. Options that are equal in all runs are left "
-      "out.</caption>\n<thead><tr>{}{}{}",
+      "<table id=\"{}ranking-table\"><caption>The best validation first, with its step and losses. Options that are "
+      "equal "
+      "in all runs are left out.</caption>\n<thead><tr>{}{}{}",
       prefix, heading("place"), heading("run", true),
       heading(runs[0].metric.empty() ? "best metric" : "best " + metric_words(runs[0].metric)));
   for (const DifferentOption& option : different) text += heading("--" + option.name, true);
@@ -118,9 +119,10 @@ std::string ranking_table(const std::vector<RunHistory>& runs, const std::string
     for (const DifferentOption& option : different) {
       text += cell(option.values[i].empty() ? "–" : option.values[i], true);
     }
-    text += cell(summary.best ? with_commas(summary.best_step) : "–") + number(summary.validation_loss) +
-            number(summary.training_loss) + cell(with_commas(summary.steps)) + cell(rate_words(summary)) +
-            cell(seconds_words(total_seconds(summary))) + cell(state_words(summary), true) + "</tr>\n";
+    text += cell(summary.best ? with_commas(summary.best_step) : "–") + number(summary.best_validation_loss) +
+            number(summary.best ? summary.best_training_loss : summary.training_loss) +
+            cell(with_commas(summary.steps)) + cell(rate_words(summary)) + cell(seconds_words(total_seconds(summary))) +
+            cell(state_words(summary), true) + "</tr>\n";
     ++place;
   }
   return scrolled("Ranking of the runs", text + "</tbody></table>", true);

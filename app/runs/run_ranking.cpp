@@ -130,8 +130,8 @@ std::string table_of(const std::vector<RunHistory>& runs) {
     row.insert(
         row.end(),
         {summary.best ? with_commas(summary.best_step) : "-",
-         summary.validation_loss ? fmt::format("{:.5g}", *summary.validation_loss) : "-", with_commas(summary.steps),
-         summary.split.total > 0 ? fmt::format("{:.4g}", summary.steps_per_second) : "-",
+         summary.best_validation_loss ? fmt::format("{:.5g}", *summary.best_validation_loss) : "-",
+         with_commas(summary.steps), summary.split.total > 0 ? fmt::format("{:.4g}", summary.steps_per_second) : "-",
          format_duration(summary.split.total + summary.validation_seconds + summary.checkpoint_seconds),
          state_words(summary)});
     rows.push_back(std::move(row));

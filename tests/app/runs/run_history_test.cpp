@@ -56,7 +56,7 @@ class RunsTest : public testing::Test {
         metrics << io::to_json_line({{"kind", "validation"},
                                      {"step", std::int64_t{step}},
                                      {"epoch", step / 10.0},
-                                     {"loss", 1.0},
+                                     {"loss", 10.0 / step},
                                      {"accuracy", step == 10 ? accuracy : 0.1},
                                      {"seconds", 0.5}})
                 << "\n";
@@ -80,6 +80,9 @@ TEST_F(RunsTest, AFolderTellsWhatARunHasComeTo) {
   EXPECT_EQ(summary.steps, 20);
   EXPECT_EQ(summary.best, 0.75);
   EXPECT_EQ(summary.best_step, 10);
+  EXPECT_EQ(summary.best_validation_loss, 1);
+  EXPECT_EQ(summary.best_training_loss, 10);
+  EXPECT_EQ(summary.validation_loss, 0.5);
   EXPECT_EQ(summary.training_loss, 5);
   EXPECT_EQ(summary.state, "done");
   RunHistory later = run;
@@ -149,7 +152,8 @@ TEST_F(RunsTest, OptionsThatDifferStandBesideTheMetric) {
   make("1", 0.5, 0.1), make("2", 0.9, 0.01);
   const std::vector<RunHistory> runs = read_runs({folder_});
   EXPECT_THAT(format_ranking(runs), HasSubstr("accuracy  --learning-rate  at step"));
-  EXPECT_THAT(format_ranking(runs), testing::ContainsRegex(" 20 +5 "));  // steps, and those per second
+  EXPECT_THAT(format_ranking(runs), testing::ContainsRegex(" 20 +5 "));      // steps, and those per second
+  EXPECT_THAT(format_ranking(runs), testing::ContainsRegex(" 10 +1 +20 "));  // the best step, its loss, steps
   EXPECT_EQ(different_options(differences_of(runs), 1), "--learning-rate 0.01");
 }
 
