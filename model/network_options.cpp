@@ -24,6 +24,8 @@ std::string objection_to_number(const NetworkOption& option, Number number) {
 }  // namespace
 
 std::string objection(const NetworkOption& option, const OptionValue& value) {
+  // The text of a token: its vocabulary tells the number before a network is made.
+  if (option.name == kDocumentToken && std::holds_alternative<std::string>(value)) return "";
   if (value.index() != option.value.index()) return "is of another type";
   return std::visit(
       [&]<typename T>(const T& typed) -> std::string {
@@ -88,10 +90,10 @@ NetworkOption bias_init_option() {
 NetworkOption document_token_option() {
   return {.name = std::string(kDocumentToken),
           .value = 0,
-          .value_name = "ID",
+          .value_name = "TOKEN",
           .help =
-              "token that starts each document: nothing before it affects what follows, and positions restart at it; "
-              "auto: documents are not separated",
+              "number or text of the token that starts each document: nothing before it affects what follows, and "
+              "positions restart at it; auto: documents are not separated",
           .automatic = true,
           .at_least = 0};
 }

@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 
 #include "app/options/usage_error.hpp"
+#include "io/files/file_error.hpp"
+#include "io/text/tokenizer.hpp"
 
 namespace lockstep::app {
 
@@ -32,6 +34,18 @@ std::vector<io::TokenNumbers> tokens_of(const model::Network& network, const io:
     }
   }
   return tokens;
+}
+
+std::int32_t token_with_text(const std::string& text, const io::DatasetInfo& info, const std::filesystem::path& path) {
+  if (!info.tokens) throw UsageError(fmt::format("{} has no tokens", path.string()));
+  try {
+    const io::Tokenizer tokenizer(*info.tokens);
+    const std::vector<std::int32_t> tokens = tokenizer.encode(text);
+    if (tokens.size() == 1 && (tokens[0] != info.tokens->unknown || text == io::kUnknownText)) return tokens[0];
+    throw UsageError(fmt::format("{} has no single token with this text", path.string()));
+  } catch (const io::FileError& error) {
+    throw UsageError(fmt::format("{}: {}", path.string(), error.what()));
+  }
 }
 
 }  // namespace lockstep::app

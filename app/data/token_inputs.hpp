@@ -19,4 +19,8 @@ bool are_tokens(const model::Network& network, std::int64_t first);
 std::vector<io::TokenNumbers> tokens_of(const model::Network& network, const io::DatasetInfo& info,
                                         const std::filesystem::path& path);
 
+/// Returns the token with this text. Throws UsageError if the vocabulary of the data has none, or several make the
+/// text.
+std::int32_t token_with_text(const std::string& text, const io::DatasetInfo& info, const std::filesystem::path& path);
+
 }  // namespace lockstep::app

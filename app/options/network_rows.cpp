@@ -93,6 +93,9 @@ void add_row(OptionTable& table, model::NetworkOptions& options, const std::stri
     if (leaves_it_to_the_network(text, name, options)) return options.values.erase(name), "";
     const model::NetworkOption& option = declared(name, options);
     model::OptionValue value = option.value;
+    if (name == model::kDocumentToken && !text.empty() && text.find_first_not_of("-0123456789") != std::string::npos) {
+      value = std::string();
+    }
     std::string wrong = std::visit([&](auto& typed) { return read(row, text, typed); }, value);
     if (wrong.empty()) options.values.insert_or_assign(name, std::move(value));
     return wrong;

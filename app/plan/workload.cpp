@@ -18,6 +18,7 @@
 #include "io/datasets/split_dataset.hpp"
 #include "io/shards/data_description.hpp"
 #include "io/text/shell_word.hpp"
+#include "io/text/tokenizer.hpp"
 
 namespace lockstep::app {
 
@@ -142,6 +143,22 @@ void match_training(const KnownData& known, io::UnknownCategories unknown, Workl
   }
 }
 
+/// Replaces the text of the document token by its number.
+void find_document_token(Workload& workload) {
+  const auto token = workload.options.network.values.find(model::kDocumentToken);
+  if (token == workload.options.network.values.end()) return;
+  const auto* const text = std::get_if<std::string>(&token->second);
+  if (text == nullptr) return;
+  try {
+    const std::int64_t number = token_with_text(*text, workload.training->info(), workload.paths.training);
+    workload.notes.push_back(fmt::format("documents begin with token {}, {}", number, io::in_quotes(*text)));
+    token->second = number;
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("--{} {}: {}: give the number of the token that begins each document",
+                                 model::kDocumentToken, *text, error.what()));
+  }
+}
+
 /// Rearranges columns and classes of the validation data into the order of the training data.
 void match_validation(Workload& workload, const std::optional<io::TableSchema>& table, io::UnknownCategories unknown) {
   const io::DatasetInfo& info = workload.training->info();
@@ -203,6 +220,7 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   const std::vector<model::DeclaredLoss>& declared = model::network_kind(options.network).losses;
   workload.training = with_class_targets(std::move(workload.training), declared, paths.training);
   if (known != nullptr) match_training(*known, options.data.unknown_categories, workload);
+  find_document_token(workload);
   const std::optional<io::TableSchema> columns = workload.training->info().table;
   workload.training = windowed(options.data, std::move(workload.training), paths.training);
   if (same_labels) require_same_fields(known->description, workload.training->info(), paths.training);

@@ -199,8 +199,14 @@ void InputCalls::drop_numbers_of_tokens() {
 }
 
 void InputCalls::separate_documents(const std::string& tokens, const NetworkOptions& options) {
-  const auto separator = options.find<std::int64_t>(kDocumentToken);
-  if (!separator) return;
+  const auto given = options.values.find(kDocumentToken);
+  if (given == options.values.end()) return;
+  const auto* const separator = std::get_if<std::int64_t>(&given->second);
+  if (separator == nullptr) {
+    throw std::invalid_argument(
+        fmt::format("--{} {}: only data with a vocabulary tell which token has this text: give its number",
+                    kDocumentToken, to_text(given->second)));
+  }
   if (*separator >= shape_.outputs) {
     throw std::invalid_argument(
         fmt::format("--{} {}: the tokens are 0 to {}", kDocumentToken, *separator, shape_.outputs - 1));

@@ -109,7 +109,8 @@ network:
 END
 python3 recurrent.py
 id=$(python3 -c 'from network import *; print(separator)') || exit 1
-common=(--document-token "$id" --schedule constant --no-tensorboard --progress off --seed 4)
+plain=(--schedule constant --no-tensorboard --progress off --seed 4)
+common=(--document-token "$id" "${plain[@]}")
 gpt=(--model gpt --layers 2 --width 16 --heads 2 --context 24)
 
 check "the loss of a window is that of its documents apart"
@@ -170,6 +171,18 @@ END
 fi
 fails 1 "ONNX's recurrent operators cannot begin anew within a sequence" export runs/lstm --out lstm.onnx
 
+check "the text of a token means its number"
+succeeds train text/train --validation text/test "${gpt[@]}" --steps 6 --batch 8 "${common[@]}" --run runs/number
+succeeds train text/train --validation text/test "${gpt[@]}" --steps 6 --batch 8 "${plain[@]}" --document-token "#" --run runs/text
+expect_out "documents begin with token $id, '#'"
+expect_same <(metric runs/number validation loss) <(metric runs/text validation loss)
+expect_same <(grep ^document-token runs/number/config.ini) <(grep ^document-token runs/text/config.ini)
+succeeds train --resume --run runs/text --document-token "#" --steps 8
+expect_no_out 'document-token'
+refused="give the number of the token that begins each document"
+fails 2 "--document-token #a: text/train has no single token with this text: $refused" train text/train "${gpt[@]}" --document-token "#a" --run runs/no
+fails 2 "--document-token Z: text/train.* is not in the vocabulary.*: $refused" train text/train "${gpt[@]}" --document-token Z --run runs/no
+fails 2 "--document-token #: only data with a vocabulary tell which token has this text" bench step "${gpt[@]}" --document-token "#"
 check "what --document-token cannot do is said"
 fails 2 "--document-token 40: the tokens are 0 to " train text/train "${gpt[@]}" --document-token 40 --run runs/no
 fails 2 "--document-token" train text/train "${gpt[@]}" --document-token -1 --run runs/no
