@@ -39,11 +39,11 @@ std::vector<std::string> names_of(const TrainedModel& subject) {
   if (names.empty() && classes) names = subject.dataset().info().class_names;
   for (std::int64_t i = std::ssize(names); i < outputs_of(subject); ++i) {
     names.push_back(classes ? fmt::format("{}", i)
-                            : fmt::format("{} {}",
+                            : fmt::format("{}_{}",
                                           labels     ? "label"
                                           : is_field ? "channel"
                                                      : "target",
-                                          i + 1));
+                                          i));
   }
   return names;
 }

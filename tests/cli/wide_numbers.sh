@@ -105,7 +105,7 @@ cat >errors.py <<'END'
 import re
 text = open("out").read()
 line = float(re.findall(r"mean absolute error ([0-9.]+)", text)[-1])
-report = float(re.search(r"target 1 +240 +([0-9.]+)", text)[1])
+report = float(re.search(r"target_0 +240 +([0-9.]+)", text)[1])
 assert abs(line - report) < 1e-3 * line, (line, report)
 END
 expect python3 errors.py
