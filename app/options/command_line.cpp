@@ -77,8 +77,7 @@ po::options_description describe(const OptionTable& table, bool takes_config) {
   const std::string_view bare =
       std::string_view(spelled).substr(std::min(spelled.find_first_not_of('-'), spelled.size()));
   const std::string hint = hint_from_other_programs(bare, names, "--").value_or(model::did_you_mean(bare, names, "--"));
-  throw UsageError(fmt::format("unknown option {}{}", spelled,
-                               hint.empty() ? fmt::format("; `{} --help` lists the options", table.command()) : hint));
+  throw UsageError(fmt::format("unknown option {}{}", spelled, hint));
 }
 
 /// True if `word` is an option without its dashes, such as "epochs=3" or "epochs", and no file has this name.
