@@ -27,7 +27,9 @@ namespace lockstep::app {
 
 namespace {
 
-constexpr double kPartBytes = 256.0 * 1024 * 1024;  ///< size of a part over all ranks
+constexpr double kPartBytes = 256.0 * 1024 * 1024;  ///< largest size of a part over all ranks
+constexpr double kPartSeconds = 2;                  ///< longest time of a part, about
+constexpr double kTrialSeconds = 0.05;              ///< least time that tells how long a step takes
 constexpr double kNoStall = 0.02;                   ///< a smaller share of waiting is no bottleneck
 constexpr double kLoaderLimits = 0.7;  ///< share of the speed of raw reads; below it the loader is the bottleneck
 
@@ -54,19 +56,25 @@ class InputBench {
  public:
   InputBench(comm::Communicator& communicator, const Workload& workload, const BenchInputOptions& options)
       : communicator_(communicator), workload_(workload), options_(options), raw_(files_of(*workload.training)) {
-    const double step_samples = static_cast<double>(workload.work.global_batch);
-    const double sample_bytes =
-        static_cast<double>(raw_.bytes()) / static_cast<double>(workload.training->info().samples);
-    steps_ = options.steps;
-    if (steps_ == 0) {
-      steps_ = std::max<std::int64_t>(1, std::llround(kPartBytes / std::max(1.0, step_samples * sample_bytes)));
-      if (options.cold) steps_ = std::min(steps_, workload.work.steps_per_epoch);
+    set_steps(options.steps > 0 ? options.steps : 1);
+  }
+
+  /// Collective. Unless the user gives --steps, sets them to those of kPartBytes or kPartSeconds, whichever are fewer.
+  void choose_steps() {
+    if (options_.steps > 0) return;
+    std::int64_t most = std::max<std::int64_t>(1, std::llround(kPartBytes / std::max(1.0, bytes_)));
+    if (options_.cold) most = std::min(most, workload_.work.steps_per_epoch);
+    for (;;) {
+      if (options_.cold) raw_.forget();
+      PartTime time;
+      comm::all_succeed(communicator_, [&] { time = read_in_training_order(0, 1e-3 * options_.compute_ms); });
+      const double slowest = largest_over_ranks(communicator_, std::span(&time.seconds, 1))[0];
+      const bool is_trial = slowest < kTrialSeconds && steps_ < most;
+      const double wanted = is_trial ? 2 * static_cast<double>(steps_)
+                                     : static_cast<double>(steps_) * kPartSeconds / std::max(slowest, 1e-9);
+      set_steps(std::clamp<std::int64_t>(std::llround(std::min(wanted, static_cast<double>(most))), 1, most));
+      if (!is_trial) return;
     }
-    // The last step of an epoch may be smaller than the others.
-    const auto epochs = static_cast<double>(steps_ / workload.work.steps_per_epoch);
-    const auto rest = static_cast<double>(steps_ % workload.work.steps_per_epoch);
-    samples_ = epochs * static_cast<double>(workload.work.epoch_samples) + rest * step_samples;
-    bytes_ = samples_ * sample_bytes;
   }
 
   std::int64_t steps() const noexcept { return steps_; }
@@ -150,6 +158,16 @@ class InputBench {
   }
 
  private:
+  void set_steps(std::int64_t steps) {
+    steps_ = steps;
+    // The last step of an epoch may be smaller than the others.
+    const auto epochs = static_cast<double>(steps_ / workload_.work.steps_per_epoch);
+    const auto rest = static_cast<double>(steps_ % workload_.work.steps_per_epoch);
+    samples_ = epochs * static_cast<double>(workload_.work.epoch_samples) +
+               rest * static_cast<double>(workload_.work.global_batch);
+    bytes_ = samples_ * static_cast<double>(raw_.bytes()) / static_cast<double>(workload_.training->info().samples);
+  }
+
   static std::vector<std::filesystem::path> files_of(const io::Dataset& dataset) {
     std::vector<std::filesystem::path> files;
     for (const io::ShardInfo& shard : dataset.shards()) files.push_back(shard.file);
@@ -271,6 +289,8 @@ int run_bench_input(comm::MpiSession& session, const BenchInputOptions& options)
          .read = [&](std::int64_t part) { return bench->read_in_training_order(part, 1e-3 * options.compute_ms); }});
   }
 
+  const std::optional<double> before = bench->raw().cached_share();
+  bench->choose_steps();
   const io::DatasetInfo& info = workload.training->info();
   const auto batches = static_cast<double>(bench->steps() * workload.work.accumulate);
   console.info(fmt::format("{}: {} in {}, {}; {}, {} of {}; {} of {} ({}) for each way, in turn",
@@ -279,7 +299,6 @@ int run_bench_input(comm::MpiSession& session, const BenchInputOptions& options)
                            counted(communicator->size(), "rank"), "global batches",
                            with_commas(workload.work.global_batch), counted(options.repeat, "part"),
                            counted(bench->steps(), "step"), format_bytes(bench->bytes())));
-  const std::optional<double> before = bench->raw().cached_share();
   std::optional<double> cached = before;
   if (options.cold) {
     bench->raw().forget();

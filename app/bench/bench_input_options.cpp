@@ -29,7 +29,8 @@ BenchInputOptions parse_bench_input(const std::vector<std::string>& arguments) {
   table.group("Measurement");
   table
       .add("steps", options.steps, "STEPS",
-           "steps per part; 0: as many as read 256 MiB over all ranks; with --cold at most an epoch")
+           "steps per part; 0: as many as read 256 MiB over all ranks, but for about 2 s at most; with --cold at most "
+           "an epoch")
       .at_least(0);
   table
       .add("repeat", options.repeat, "PARTS", "parts to time for each way of reading, in turn; the table shows medians")
