@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,7 +12,9 @@
 
 #include "io/datasets/delivered_numbers.hpp"
 #include "io/files/element_cast.hpp"
+#include "io/files/hdf5_enumeration.hpp"
 #include "io/files/plural.hpp"
+#include "io/text/utf8.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -38,6 +42,7 @@ ShardContents::ShardContents(const DatasetOptions& options)
   lay_side_by_side();
   understand_masks(options);
   understand_field(options);
+  if (info.has_masks() && !is_packed(options.path)) name_classes_of_masks();
   only_target.stored = info.y;
 }
 
@@ -313,6 +318,24 @@ void ShardContents::understand_field(const DatasetOptions& options) {
   }
   info.y.sample_shape = field;
   info.y.sample_shape.push_back(channels);
+}
+
+void ShardContents::name_classes_of_masks() {
+  const StoredField& masks = set.file(0).fields()[y_field];
+  if (masks.meaning.matters()) return;  // other numbers than those of the members
+  const auto names_in = [&](std::size_t shard) { return enumeration_members(set.path(shard), masks.dataset); };
+  const std::map<std::int64_t, std::string> names = names_in(0);
+  if (names.empty()) return;
+  for (std::size_t shard = 1; shard < set.size(); ++shard) {
+    if (names_in(shard) != names) return;
+  }
+  std::vector<std::string> of_classes;
+  for (std::int64_t number = 0; number < info.classes; ++number) {
+    const auto name = names.find(number);
+    if (name == names.end() || first_not_utf8(name->second)) return;
+    of_classes.push_back(name->second);
+  }
+  info.class_names = std::move(of_classes);
 }
 
 std::string ShardContents::label_place(std::int64_t first, std::size_t index) const {

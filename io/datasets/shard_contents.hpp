@@ -89,6 +89,8 @@ struct ShardContents {
   std::vector<std::int64_t> positions_of(const Column& target, const DatasetOptions& options) const;
   /// Sets the positions and channels of a field, or of several targets with the same positions.
   void understand_field(const DatasetOptions& options);
+  /// Names the classes of masks that are members of an enumeration, the same in all files.
+  void name_classes_of_masks();
   std::shared_ptr<ShardSet> open_packed(const DatasetOptions& options);
   void describe_without_manifest(const DatasetOptions& options);
   /// Selects the fields of other programs' files.

@@ -29,6 +29,13 @@ write("members", y=y, kind=members(ant=0, bee=1, cow=2))
 write("turned", y=(y + 1) % 3, kind=members(cow=0, ant=1, bee=2))
 write("no_member", y=np.where(np.arange(300) == 7, 5, y), kind=members(ant=0, bee=1, cow=2))
 write("no_names", y=y)
+pixels = r.normal(size=(30, 6, 5, 2)).astype("f4")
+labels = (pixels.sum(-1) > 0).astype("u1") + (pixels[..., 0] > 1)
+labels[0, 0, 0] = 255
+for name, kind in {"masks": members(car=2, road=1, sky=0, void=255), "numbers": None, "gap": members(car=2, sky=0, void=255)}.items():
+    with h5py.File(name + ".h5", "w") as f:
+        f["x"] = pixels
+        f.create_dataset("y", data=labels, dtype=kind)
 write("booleans", y=y > 0)
 write("bits", (x > 0).astype("u1"))
 write("shades", (40 * np.abs(x)).astype("u1"))
@@ -124,6 +131,21 @@ run train --data no_member.h5 "${train[@]}" --steps 1 --run runs/no
 expect_error 1 'no_member.h5: sample 7 of y is no member of its enumeration \(ant, bee, cow\)'
 succeeds info members.h5; expect_out 'y +data set y, members of an enumeration'
 succeeds info texts.h5; expect_out 'y +data set y, texts$'
+check "masks that are members of an enumeration have class names"
+printf '%s\n' 'name: pixels' 'network:' '- conv: {channels: $outputs, kernel: 1}' >pixels.yaml
+for name in masks numbers gap; do
+  succeeds train --data $name.h5 --ignore-label 255 --model pixels.yaml --steps 8 --progress off --no-tensorboard --run runs/$name
+  must_run eval runs/$name --data masks.h5 --report --json $name.json
+  must_run pack --x $name.h5 --ignore-label 255 --out packed-$name
+done
+expect grep -Eq '"name": ?"road"' masks.json
+expect python3 - <<'END'
+import h5py, json
+def names(name): return json.load(open(f"packed-{name}/manifest.json")).get("class_names")
+assert names("masks") == ["sky", "road", "car"] and not names("numbers") and not names("gap"), (names("masks"), names("gap"))
+END
+must_run predict runs/masks --data masks.h5 --out masks-predicted.h5
+expect python3 -c "import h5py; assert list(h5py.File('masks-predicted.h5').attrs['class_names']) == [b'sky', b'road', b'car']"
 check "booleans are two classes without names"
 run train --data booleans.h5 "${train[@]}" --steps 1 --run runs/booleans
 expect_status 0; expect_out '2 classes'
