@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <iterator>
 #include <span>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -28,8 +30,10 @@
 #include "comm/consensus.hpp"
 #include "io/datasets/split_dataset.hpp"
 #include "io/datasets/standardized_dataset.hpp"
+#include "io/files/file_error.hpp"
 #include "io/image_dataset.hpp"
 #include "io/shards/shard_file.hpp"
+#include "io/text/shell_word.hpp"
 
 namespace lockstep::app {
 
@@ -117,6 +121,22 @@ void TrainedModel::follow_run(const std::filesystem::path& checkpoint) {
   }
 }
 
+/// Throws io::FileError if the data of the run are not where they were.
+void TrainedModel::require_data_of_run() const {
+  std::error_code unknown;
+  if (data().empty() || std::filesystem::exists(data(), unknown)) return;
+  if (!is_part()) {
+    throw io::FileError(
+        fmt::format("{} is not there, and the run validated on it: put it back, or name its new place "
+                    "with --data",
+                    data().string()));
+  }
+  throw io::FileError(
+      fmt::format("{} is not there, of which the run put {:g} % aside for validation: put it back, or link it to its "
+                  "new place (ln -s NEW {}). --data takes all samples of a file, those that the run has learnt, too",
+                  data().string(), 100 * trained_.data.validation_share, io::shell_path(data())));
+}
+
 void TrainedModel::find_data(comm::Communicator& communicator, const TrainedModelOptions& request) {
   all_succeed_or_usage(communicator, [&] {
     if (request.data.empty()) {
@@ -133,6 +153,7 @@ void TrainedModel::find_data(comm::Communicator& communicator, const TrainedMode
     if (average_ && trained_.optimizer.average_decay == 0) {
       throw UsageError("--average: the run kept no average of its weights (its --average-decay was 0)");
     }
+    if (request.data.empty()) require_data_of_run();
     if (communicator.rank() != 0 || takes_images()) return;
     const comm::LongOperation inspecting(communicator, "inspecting the data");
     inspect_data(format_of(trained_, source_.record(), request, labels_), data());

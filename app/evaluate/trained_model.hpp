@@ -49,6 +49,8 @@ class TrainedModel {
   /// Conversion of stored numbers to inputs.
   const Normalization& normalization() const noexcept { return trained_.data.normalize; }
   const std::filesystem::path& data() const noexcept { return trained_.data.validation; }
+  /// True if the samples are those that `train --validation SHARE` put aside, a part of the data.
+  bool is_part() const noexcept { return trained_.data.validation_share > 0; }
   model::LossKind loss() const noexcept { return model_options_.loss; }
   /// The losses of a network with several; empty: only loss().
   const std::vector<model::LossTerm>& losses() const noexcept { return model_options_.losses; }
@@ -69,6 +71,7 @@ class TrainedModel {
 
  private:
   void follow_run(const std::filesystem::path& checkpoint);
+  void require_data_of_run() const;
   void find_data(comm::Communicator& communicator, const TrainedModelOptions& request);
   bool takes_images() const;
   std::unique_ptr<io::Dataset> open_images() const;

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <stdexcept>
+#include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -11,10 +14,10 @@
 #include "app/data/data_contents.hpp"
 #include "app/data/data_match.hpp"
 #include "app/data/network_input.hpp"
+#include "app/data/shared_samples.hpp"
 #include "app/data/target_check.hpp"
 #include "app/options/choices.hpp"
 #include "app/options/stored_options.hpp"
-#include "app/data/shared_samples.hpp"
 #include "app/options/usage_error.hpp"
 #include "app/plan/common_result.hpp"
 #include "app/plan/sampling.hpp"
@@ -23,6 +26,7 @@
 #include "app/report/program_build.hpp"
 #include "comm/consensus.hpp"
 #include "comm/device_communicator.hpp"
+#include "io/files/file_error.hpp"
 
 namespace lockstep::app {
 
@@ -246,12 +250,30 @@ Plan complete_plan(const comm::Communicator& communicator, Workload workload, co
   return plan;
 }
 
+namespace {
+
+/// Throws io::FileError if data with which a run began are not where they were.
+void require_data_of_run(const DataPaths& paths) {
+  for (const auto& [path, option] :
+       {std::pair(&paths.training, "--data"), std::pair(&paths.validation, "--validation")}) {
+    std::error_code unknown;
+    if (path->empty() || std::filesystem::exists(*path, unknown)) continue;
+    throw io::FileError(
+        fmt::format("{} is not there, and the run began with it: put it back, or name its new place "
+                    "with {}",
+                    path->string(), option));
+  }
+}
+
+}  // namespace
+
 void inspect_job_data(comm::Communicator& communicator, const TrainOptions& options) {
   all_succeed_or_usage(communicator, [&] {
     if (communicator.rank() != 0) return;
     const comm::LongOperation inspecting(communicator, "inspecting the data");
     const DataPaths paths = resolve_data_paths(options.data);
     const DataFormat format = data_format(options);
+    if (options.run.resume.from != Resume::From::nothing) require_data_of_run(paths);
     inspect_data(format, paths.training);
     if (!paths.validation.empty()) inspect_data(format, paths.validation);
   });

@@ -81,3 +81,18 @@ must_run "${new[@]}" --steps 60 --run runs/whole
 must_run "${new[@]}" --steps 40 --run runs/parts
 succeeds train --run runs/parts --resume --steps 60
 expect_same_tensors runs/whole/checkpoints/step-0000000060.h5 runs/parts/checkpoints/step-0000000060.h5 24
+
+check "a file that has left its place is named, with what brings it back"
+python3 -c '
+import h5py, numpy as np
+x = np.random.default_rng(1).normal(size=(200, 4)).astype("f4")
+with h5py.File("rows.h5", "w") as f: f["x"], f["y"] = x, (x[:, 0] > 0).astype("i4")'
+must_run train --data rows.h5 --validation 0.2 --model linear --epochs 1 --progress off --no-tensorboard --run runs/rows
+mv rows.h5 new.h5
+fails 1 'rows.h5 is not there, and the run began with it: .*name its new place with --data' -n 2 train --resume --run runs/rows --epochs 2
+fails 1 'rows.h5 is not there, of which the run put 20 % aside for validation: .*ln -s NEW .*rows.h5' -n 2 eval runs/rows
+fails 1 'rows.h5 is not there, of which the run put 20 % aside' predict runs/rows --out rows-out.h5
+ln -s new.h5 rows.h5
+succeeds -n 2 eval runs/rows
+rm rows.h5
+succeeds train --resume --run runs/rows --epochs 2 --data new.h5
