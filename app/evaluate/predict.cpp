@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <numeric>
 #include <optional>
 #include <span>
@@ -143,34 +144,38 @@ io::PredictionContent content_of(const TrainedModel& subject) {
   const bool classes = model::chooses_class(subject.loss());
   const io::Dataset& data = subject.dataset();
   const bool is_field = !subject.field_shape().empty();
-  return {.samples = info.samples,
-          .outputs = is_field ? record.network.outputs * subject.network().positions() : record.network.outputs,
-          .classes = classes,
-          .targets = !info.y.name.empty(),
-          .mask = is_field ? std::vector<std::int64_t>{} : subject.network().sample_shape().grid,
-          .field = subject.field_shape(),
-          .class_names =
-              info.class_names.empty() && subject.trained_on() ? subject.trained_on()->class_names : info.class_names,
-          .target_names = classes ? std::vector<std::string>{} : subject.target_names(),
-          .id_name = info.id ? info.id->name : "",
-          .id_bytes = info.id ? info.id->bytes : 0,
-          .read_ids =
-              [&data](std::int64_t first, std::span<std::byte> ids) {
-                std::vector<std::int64_t> samples(ids.size() / static_cast<std::size_t>(data.info().id->bytes));
-                std::iota(samples.begin(), samples.end(), first);
-                data.read_ids(samples, ids);
-              },
-          .about = {{"program",
-                     fmt::format("lockstep {} on a {} in {}", program_version(),
-                                 subject.backend().is_host() ? "cpu" : "gpu", model::name_of(subject.precision()))},
-                    {"trained_by", "lockstep " + record.program_version},
-                    {"checkpoint", subject.source().file().filename().string()},
-                    {"checkpoint_checksum", subject.source().checksum()},
-                    {"network", io::to_text(record.network)},
-                    {"normalization", to_text(subject.normalization())},
-                    {"weights", subject.average() ? "average" : "current"},
-                    {"samples_at_once", fmt::format("{}", subject.batch())},
-                    {"data", subject.dataset().fingerprint()}}};
+  return {
+      .samples = info.samples,
+      .outputs = is_field ? record.network.outputs * subject.network().positions() : record.network.outputs,
+      .classes = classes,
+      .targets = !info.y.name.empty(),
+      .mask = is_field ? std::vector<std::int64_t>{} : subject.network().sample_shape().grid,
+      .field = subject.field_shape(),
+      .class_names =
+          info.class_names.empty() && subject.trained_on() ? subject.trained_on()->class_names : info.class_names,
+      .target_names = classes ? std::vector<std::string>{} : subject.target_names(),
+      .id_name = info.id ? info.id->name : "",
+      .id_bytes = info.id ? info.id->bytes : 0,
+      .read_ids =
+          [&data](std::int64_t first, std::span<std::byte> ids) {
+            std::vector<std::int64_t> samples(ids.size() / static_cast<std::size_t>(data.info().id->bytes));
+            std::iota(samples.begin(), samples.end(), first);
+            data.read_ids(samples, ids);
+          },
+      .row_of = subject.part() ? [&subject](std::int64_t sample) { return subject.part()->validation_sample(sample); }
+                               : std::function<std::int64_t(std::int64_t)>(),
+      .about = {
+          {"program", fmt::format("lockstep {} on a {} in {}", program_version(),
+                                  subject.backend().is_host() ? "cpu" : "gpu", model::name_of(subject.precision()))},
+          {"trained_by", "lockstep " + record.program_version},
+          {"checkpoint", subject.source().file().filename().string()},
+          {"checkpoint_checksum", subject.source().checksum()},
+          {"network", io::to_text(record.network)},
+          {"normalization", to_text(subject.normalization())},
+          {"weights", subject.average() ? "average" : "current"},
+          {"samples_at_once", fmt::format("{}", subject.batch())},
+          {"part", subject.is_part() ? "validation" : "all"},
+          {"data", subject.dataset().fingerprint()}}};
 }
 
 }  // namespace

@@ -185,7 +185,9 @@ void TrainedModel::open_data(comm::Communicator& communicator, const TrainedMode
     opened = with_class_targets(std::move(opened), model::network_kind(trained_.network).losses, data());
     match_data(request, opened);
     if (const double share = trained_.data.validation_share; share > 0) {
+      const std::int64_t all = opened->info().samples;
       opened = part_of(std::move(opened), share, io::SplitDataset::Part::validation);
+      if (!opened->info().windows) part_.emplace(all, opened->info().samples);
     }
     dataset_ = std::move(opened);
     const io::NetworkIdentity& trained_on = source_.record().network;

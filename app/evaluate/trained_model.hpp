@@ -19,6 +19,7 @@
 #include "comm/communicator.hpp"
 #include "comm/session/mpi_session.hpp"
 #include "io/datasets/dataset.hpp"
+#include "io/datasets/split_dataset.hpp"
 #include "io/files/io_deadline.hpp"
 #include "io/shards/data_description.hpp"
 #include "model/model.hpp"
@@ -51,6 +52,8 @@ class TrainedModel {
   const std::filesystem::path& data() const noexcept { return trained_.data.validation; }
   /// True if the samples are those that `train --validation SHARE` put aside, a part of the data.
   bool is_part() const noexcept { return trained_.data.validation_share > 0; }
+  /// The choice of these samples among all samples of the data; nullopt: all, or windows, which have names.
+  const std::optional<io::SampleSplit>& part() const noexcept { return part_; }
   model::LossKind loss() const noexcept { return model_options_.loss; }
   /// The losses of a network with several; empty: only loss().
   const std::vector<model::LossTerm>& losses() const noexcept { return model_options_.losses; }
@@ -90,6 +93,7 @@ class TrainedModel {
   std::optional<io::DataDescription> trained_on_;
   std::vector<std::string> notes_, warnings_;  ///< results of the comparison of the data with the training data
   std::shared_ptr<io::Dataset> dataset_, as_learnt_;
+  std::optional<io::SampleSplit> part_;
   io::FeatureScale targets_;
   std::vector<std::int64_t> field_shape_;
   ConstantPredictor constant_;

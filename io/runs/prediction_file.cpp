@@ -31,6 +31,7 @@ constexpr const char* kScores = "/scores";
 constexpr const char* kClass = "/class";
 constexpr const char* kTarget = "/target";
 constexpr const char* kIndex = "/index";
+constexpr const char* kRow = "/row";
 constexpr const char* kId = "/id";
 constexpr const char* kClassNames = "class_names";
 constexpr const char* kTargetNames = "target_names";
@@ -76,8 +77,8 @@ std::string quoted(const std::string& text) {
   return quoted.append(1, '"');
 }
 
-/// Writes CSV for spreadsheets: a line of names, then `index,id,target,class,SCORES` for each sample of `file`, with
-/// the names of samples, classes and targets if known. Returns the temporary file, on the device.
+/// Writes CSV for spreadsheets: a line of names, then `index,row,id,target,class,SCORES` for each sample of `file`,
+/// with the names of samples, classes and targets if known. Returns the temporary file, on the device.
 fs::path write_as_text(const fs::path& file, const fs::path& csv, IoDeadline* deadline) {
   const Hdf5File in(file, Hdf5File::Access::read);
   const std::vector<std::int64_t> shape = in.layout(kScores).shape;
@@ -96,10 +97,12 @@ fs::path write_as_text(const fs::path& file, const fs::path& csv, IoDeadline* de
     const auto i = static_cast<std::size_t>(label);  // a negative label exceeds all names
     return i < names.size() ? quoted(names[i]) : fmt::format("{}", label);
   };
+  const bool rows = in.has(kRow);
   std::vector<std::string> head{"index"};
+  if (rows) head.emplace_back("row");
   if (id_bytes > 0) {
     const std::string name = in.text("/", kIdColumn).value_or("id");
-    head.push_back(name == head[0] ? "id" : quoted(name));
+    head.push_back(std::ranges::find(head, name) != head.end() ? "id" : quoted(name));
   }
   for (std::int64_t i = 0; i < target_columns; ++i) head.push_back(classes ? "target" : name_of_column("target", i));
   if (classes) head.emplace_back("class");
@@ -128,9 +131,12 @@ fs::path write_as_text(const fs::path& file, const fs::path& csv, IoDeadline* de
         in.read_rows(kTarget, FileType::int32, first, count, std::as_writable_bytes(std::span(label)));
       if (!numbers.empty())
         in.read_rows(kTarget, FileType::float32, first, count, std::as_writable_bytes(std::span(numbers)));
+      std::vector<std::int64_t> row_in_whole(static_cast<std::size_t>(rows ? count : 0));
+      if (rows) in.read_rows(kRow, FileType::int64, first, count, std::as_writable_bytes(std::span(row_in_whole)));
       std::string text;
       for (std::int64_t row = 0; row < count; ++row) {
         text += fmt::format("{}", first + row);
+        if (rows) text += fmt::format(",{}", row_in_whole[static_cast<std::size_t>(row)]);
         if (id_bytes > 0) {
           const std::string id = ids.substr(static_cast<std::size_t>(row) * id_bytes, id_bytes);
           text += ',' + quoted(id.substr(0, id.find('\0')));
@@ -215,10 +221,11 @@ bool PredictionWriter::take_over() {
 }
 
 std::uint64_t PredictionWriter::bytes() const noexcept {
-  return 64 * 1024 + static_cast<std::uint64_t>(content_.samples) *
-                         ((content_.mask.empty() ? static_cast<std::uint64_t>(content_.outputs) : 0) * sizeof(float) +
-                          positions_ * sizeof(std::int32_t) + target_bytes_ + sizeof(std::int64_t) +
-                          static_cast<std::uint64_t>(content_.id_bytes));
+  return 64 * 1024 +
+         static_cast<std::uint64_t>(content_.samples) *
+             ((content_.mask.empty() ? static_cast<std::uint64_t>(content_.outputs) : 0) * sizeof(float) +
+              positions_ * sizeof(std::int32_t) + target_bytes_ + (content_.row_of ? 2 : 1) * sizeof(std::int64_t) +
+              static_cast<std::uint64_t>(content_.id_bytes));
 }
 
 /// Locks the file for this process. The previous owner may have finished or given up in the meantime.
@@ -274,15 +281,20 @@ void PredictionWriter::create() {
     if (content_.classes) out.create_dataset(kClass, FileType::int32, of_classes);
     if (content_.targets && content_.classes) out.create_dataset(kTarget, FileType::int32, of_classes);
     if (content_.targets && !content_.classes) out.create_dataset(kTarget, FileType::float32, table);
-    out.create_dataset(kIndex, FileType::int64, std::array{samples});
     constexpr std::int64_t kAtOnce = 1 << 16;
-    std::vector<std::int64_t> indices;
-    for (std::int64_t begin = 0; begin < samples; begin += kAtOnce) {
-      indices.resize(static_cast<std::size_t>(std::min(kAtOnce, samples - begin)));
-      std::iota(indices.begin(), indices.end(), begin);
-      out.write_rows(kIndex, FileType::int64, begin, static_cast<std::int64_t>(indices.size()),
-                     std::as_bytes(std::span(indices)));
-    }
+    const auto write_indices = [&](const char* dataset, const std::function<std::int64_t(std::int64_t)>& index_of) {
+      out.create_dataset(dataset, FileType::int64, std::array{samples});
+      std::vector<std::int64_t> indices;
+      for (std::int64_t begin = 0; begin < samples; begin += kAtOnce) {
+        indices.resize(static_cast<std::size_t>(std::min(kAtOnce, samples - begin)));
+        std::iota(indices.begin(), indices.end(), begin);
+        if (index_of) std::ranges::transform(indices, indices.begin(), index_of);
+        out.write_rows(dataset, FileType::int64, begin, static_cast<std::int64_t>(indices.size()),
+                       std::as_bytes(std::span(indices)));
+      }
+    };
+    write_indices(kIndex, {});
+    if (content_.row_of) write_indices(kRow, content_.row_of);
     if (content_.id_bytes > 0) {
       out.create_dataset(kId, FileType::uint8, std::array<std::int64_t, 2>{samples, content_.id_bytes});
       std::vector<std::byte> ids;

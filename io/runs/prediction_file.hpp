@@ -6,7 +6,8 @@
 /// | `/scores` | float32 [samples, outputs] | probabilities of classes or labels, or predicted numbers |
 /// | `/class` | int32 [samples] | the likeliest class, the first of equals; only with classes |
 /// | `/target` | int32 [samples] or float32 as `/scores` | the target, if the data have one |
-/// | `/index` | int64 [samples] | index of the sample in the data: 0, 1, ... |
+/// | `/index` | int64 [samples] | index of the sample among those predicted: 0, 1, ... |
+/// | `/row` | int64 [samples] | index of the sample among all samples, if those predicted are a part of the data |
 /// | `/id` | uint8 [samples, bytes] | name of the sample, padded with zeros; if samples have names |
 ///
 /// For masks, `/class` and `/target` are int32 [samples, extents of a mask], with -1 in `/target` for no class, and
@@ -43,6 +44,8 @@ struct PredictionContent {
   std::int64_t id_bytes = 0;                   ///< bytes per name
   /// Reads the names of samples from `first` on, as many as fit, padded with zeros.
   std::function<void(std::int64_t first, std::span<std::byte> ids)> read_ids = {};
+  /// Set for a part of the data: index of a sample among all samples.
+  std::function<std::int64_t(std::int64_t sample)> row_of = {};
   std::vector<std::pair<std::string, std::string>> about = {};  ///< attributes of `/`: name, text
 };
 

@@ -93,6 +93,14 @@ fails 1 'rows.h5 is not there, and the run began with it: .*name its new place w
 fails 1 'rows.h5 is not there, of which the run put 20 % aside for validation: .*ln -s NEW .*rows.h5' -n 2 eval runs/rows
 fails 1 'rows.h5 is not there, of which the run put 20 % aside' predict runs/rows --out rows-out.h5
 ln -s new.h5 rows.h5
-succeeds -n 2 eval runs/rows
+succeeds -n 2 predict runs/rows --out rows-out.h5
+expect python3 -c '
+import h5py
+with h5py.File("rows-out.h5") as p, h5py.File("new.h5") as f:
+    rows = p["row"][:]
+    assert p.attrs["part"] == b"validation" and len(rows) == 40 and list(p["index"]) == list(range(40))
+    assert (f["y"][:][rows] == p["target"][:]).all() and len(set(rows // 5)) == 40'
 rm rows.h5
 succeeds train --resume --run runs/rows --epochs 2 --data new.h5
+must_run predict runs/rows --data new.h5 --out all-out.h5
+expect python3 -c 'import h5py; f = h5py.File("all-out.h5"); assert f.attrs["part"] == b"all" and "row" not in f'

@@ -41,6 +41,20 @@ std::vector<Value> read(const fs::path& file, const char* dataset, FileType type
 }
 std::string bytes_of(const fs::path& file) { return read_whole(file).value(); }
 
+TEST(PredictionFile, OfAPartItHasTheRowsInTheWhole) {
+  const TemporaryFolder folder;
+  const fs::path file = folder.path() / "p.h5", csv = folder.path() / "p.csv";
+  PredictionContent content = three_of_two();
+  content.row_of = [](std::int64_t sample) { return 5 * sample + 2; };
+  PredictionWriter writer({.file = file, .csv = csv}, content);
+  write_rows(writer, 0, 3);
+  writer.finish();
+  EXPECT_THAT(read<std::int64_t>(file, "/index", FileType::int64, 3), ElementsAre(0, 1, 2));
+  EXPECT_THAT(read<std::int64_t>(file, "/row", FileType::int64, 3), ElementsAre(2, 7, 12));
+  EXPECT_THAT(bytes_of(csv), testing::StartsWith("index,row,target,class,"));
+  EXPECT_THAT(bytes_of(csv), testing::HasSubstr("\n1,7,"));
+}
+
 TEST(PredictionFile, HoldsWhatWasWrittenAndTheFirstOfTheLikeliestClasses) {
   const TemporaryFolder folder;
   const fs::path file = folder.path() / "p.h5";
