@@ -4,6 +4,8 @@
 #include <bit>
 #include <cstring>
 #include <stdexcept>
+#include <type_traits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -38,8 +40,29 @@ void read_rows(ArrayFile& file, std::span<std::byte> rows) {
   if (file.big_endian != (std::endian::native == std::endian::big)) to_native_order(rows, size_of(file.type));
 }
 
-/// Decides if labels of one element (of any type and shape) or masks are classes, by the same rule. Reads float labels
-/// to the end of the file.
+/// Throws FileError for an integer that is no class number, before anything is packed.
+void require_class_numbers(ArrayFile& file) {
+  constexpr std::int64_t kAtOnce = 65'536;
+  std::vector<std::byte> rows;
+  for (std::int64_t done = 0; done < file.shape[0]; done += kAtOnce) {
+    rows.resize(static_cast<std::size_t>(std::min(kAtOnce, file.shape[0] - done)) * size_of(file.type));
+    read_rows(file, rows);
+    with_elements(file.type, rows, [&](auto labels) {
+      if constexpr (std::is_integral_v<typename decltype(labels)::value_type>) {
+        for (std::size_t i = 0; i < labels.size(); ++i) {
+          if (std::in_range<std::int32_t>(labels[i]) && std::cmp_greater_equal(labels[i], 0)) continue;
+          throw FileError(
+              fmt::format("{}: sample {} has label {}, which is no class number (--regression predicts such "
+                          "numbers)",
+                          file.bytes.path().string(), done + static_cast<std::int64_t>(i), labels[i]));
+        }
+      }
+    });
+  }
+}
+
+/// Decides if labels of one element (of any type and shape) or masks are classes, by the same rule. Reads labels, but
+/// not masks of integers, to the end of the file.
 bool are_classes(ArrayFile file, std::span<const ArrayFile> inputs, const ArrayLabels& labels) {
   check_shape(file);
   const std::span<const std::int64_t> shape = std::span(file.shape).subspan(1);
@@ -52,7 +75,10 @@ bool are_classes(ArrayFile file, std::span<const ArrayFile> inputs, const ArrayL
                                 file.bytes.path().string(), single ? "one label" : "numbers to predict"));
   }
   if ((!single && !masks) || labels.meaning == LabelMeaning::numbers) return false;
-  if (!is_float(file.type)) return true;
+  if (!is_float(file.type)) {
+    if (single) require_class_numbers(file);
+    return true;
+  }
   std::int64_t each = 1, all = 1;
   for (const std::int64_t extent : shape) each *= extent;
   all = file.shape[0] * each;

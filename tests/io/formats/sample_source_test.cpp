@@ -211,6 +211,18 @@ TEST_F(Npy, KindOfLabelsFollowsTheirType) {
   EXPECT_EQ(open_npy(x, targets)->fields()[0].sample_shape, std::vector<std::int64_t>{});
 }
 
+TEST_F(Npy, RefusesLabelsThatAreNoClassNumbersBeforeItIsRead) {
+  const auto x =
+      with("x.npy", npy(1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", stored({1.0F, 2.0F}, false)));
+  for (const std::int64_t label : {std::int64_t{-1}, std::int64_t{1} << 40}) {
+    const auto y = with("y.npy", npy(1, "{'descr': '<i8', 'fortran_order': False, 'shape': (2, 1), }",
+                                     stored({std::int64_t{1}, label}, false)));
+    EXPECT_THAT(error_text<FileError>([&] { open_npy(x, y); }),
+                AllOf(HasSubstr("y.npy: sample 1 has label " + std::to_string(label)), HasSubstr("--regression")));
+    EXPECT_FALSE(open_npy(x, y, {.meaning = LabelMeaning::numbers})->labels_are_classes());
+  }
+}
+
 TEST_F(Npy, SaysWhatItCannotRead) {
   const auto text = [&](const std::string& content) {
     const auto path = with("bad.npy", content);
