@@ -310,10 +310,10 @@ void CsvTable::fill_from_training(ValidationDraw draw) {
     double sum = 0;
     std::int64_t numbers = 0;
   };
+  if (options_.missing != CsvOptions::Missing::mean || options_.encoding) return;
   std::vector<Mean> means;
   for (const std::size_t column : inputs_) {
-    const CsvColumn& one = columns_[column];
-    if (one.filled() > 0 && !one.holds_categories() && !options_.encoding) means.push_back({.column = column});
+    if (!columns_[column].holds_categories()) means.push_back({.column = column});
   }
   if (means.empty()) return;
   CsvRecords records(file_, options_.separator);

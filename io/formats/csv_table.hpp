@@ -43,8 +43,9 @@ class CsvTable {
   std::optional<SampleId> sample_id() const;
   TableSchema schema() const;
   const std::vector<std::string>& remarks() const noexcept { return remarks_; }
-  /// Reads the file once more if missing cells get means, for the means of the lines that do not validate. Throws
-  /// FileError if such a column has no number in these lines.
+  /// Reads the file once more if missing cells get means, for the means of the lines that do not validate. All columns
+  /// get theirs: tables that follow this one may miss other cells. Throws FileError if a column has no number in these
+  /// lines.
   void fill_from_training(ValidationDraw draw);
   /// True if --missing drop leaves the record out, because a cell that is used is missing.
   bool left_out(const CsvRecords& record) const;

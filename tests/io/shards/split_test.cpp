@@ -109,6 +109,22 @@ TEST_F(SplitTest, MeansForMissingCellsAreThoseOfTheTrainingPart) {
   }
 }
 
+TEST_F(SplitTest, ColumnsWithoutGapsRecordTheMeanOfTheTrainingPart) {
+  const std::filesystem::path table = folder_.path() / "whole.csv";
+  std::ofstream(table) << "a,b\n1,0\n10,0\n100,1\n1000,1\n10000,2\n100000,2\n";
+  const OpenSource open = [&] { return open_csv(table, {.label_column = "b", .missing = CsvOptions::Missing::mean}); };
+  write_split(open, {.validation = 2}, {.folder = folder_.path() / "whole"}, {});
+  const ShardedDataset train({.path = folder_.path() / "whole/train"});
+  double sum = 0;
+  for (std::int64_t i = 0; i < 4; ++i) {
+    float x = 0;
+    std::int32_t y = 0;
+    train.read({&i, 1}, kNoEpoch, std::as_writable_bytes(std::span(&x, 1)), std::as_writable_bytes(std::span(&y, 1)));
+    sum += x;
+  }
+  EXPECT_DOUBLE_EQ(train.info().table->columns[0].fill, sum / 4) << "for cells that are missing in another table";
+}
+
 TEST_F(SplitTest, BothPartsHaveTheClassesOfTheWhole) {
   // Only sample 4 is of class 4, so only one part has it.
   const OpenSource open = [] {
