@@ -100,6 +100,8 @@ DataFormat data_format(const LearningProblem& problem, const io::DataDescription
                     .labels = label_meaning(problem, before),
                     .extents = extents_read(problem.network),
                     .ignored_label = problem.data.ignore_label};
+  // A field keeps its channels, whatever --layout said of other files.
+  if (before != nullptr && !before->field.empty()) format.extents = before->field.size() + 1;
   // "y" means all targets of shards, unless the user names a target y, or did so when the run began.
   const bool is_one =
       before == nullptr ? problem.is_given("y") : before->labels == io::Labels::targets && before->target_names.empty();

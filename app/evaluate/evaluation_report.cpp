@@ -45,6 +45,11 @@ std::vector<std::string> names_of(const TrainedModel& subject) {
                                                      : "target",
                                           i));
   }
+  if (!is_field || !subject.trained_on()) return names;
+  const std::vector<std::string>& units = subject.trained_on()->target_units;
+  for (std::size_t i = 0; i < std::min(names.size(), units.size()); ++i) {
+    if (!units[i].empty()) names[i] += fmt::format(" [{}]", units[i]);
+  }
   return names;
 }
 

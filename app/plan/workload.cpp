@@ -202,6 +202,7 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
       const io::DatasetInfo& of_training = workload.training->info();
       of_data.inputs = names_of(of_training.inputs, of_training.x);
       of_data.targets = names_of(of_training.targets, of_training.y);
+      if (!of_training.field.empty()) of_data.extents = of_training.field.size() + 1;
       // Packed data store their ignored label.
       of_data.ignored_label = is_packed_data(path) ? std::nullopt : workload.training->info().ignored_label;
       of_data.labels =

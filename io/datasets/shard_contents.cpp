@@ -106,6 +106,8 @@ void ShardContents::arrange(const DatasetOptions& options) {
     if (!given.field.empty())
       found += std::ranges::count_if(fields, [&](const Column* field) { return is_of(*field); });
     if (found == 1) continue;
+    // Samples without targets: the order may be that of the target.
+    if (found == 0 && !has_y() && options.unlabelled == Unlabelled::accepted) continue;
     std::vector<std::string> names;
     for (const Column& input : inputs) names.push_back(inputs.size() > 1 ? input.stored.name : last_word(input));
     throw FileError(fmt::format("{}: --layout {}{}{}: the inputs are {}", path_of(0), given.field,

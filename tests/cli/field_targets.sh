@@ -38,6 +38,7 @@ write("fine.h5", low=fine.reshape(30, 4, 2, 6, 2, 2).mean((2, 4)), high=fine)
 series = smooth(40, 30)[..., None].repeat(3, -1) + 0.1 * r.normal(size=(40, 30, 3))
 write("series.h5", signal=series.astype("f4"), clean=series[..., :2].astype("f4"), first=series[..., 0].astype("f4"))
 volume = smooth(10, 4, 6, 5)[..., None].astype("f4")
+write("plane.h5", signal=series[:10].astype("f4"), clean=np.moveaxis(series[:10, :, :2], 2, 1).astype("f4"))
 write("volumes.h5", x=volume, y=2 * volume[..., 0] + 1)
 bad = y.copy(); bad[3, 2, 1, 0] = np.nan
 write("bad.h5", state=x, after=bad)
@@ -229,10 +230,29 @@ succeeds -n 2 train --data series.h5 --x signal --y clean --model series.yaml "$
 expect_silence; expect_out 'fields of 30 with 2 channels'
 succeeds -n 2 train --data series.h5 --x signal --y first --layout first=nl --model series.yaml "${plain[@]}" --steps 3 --run runs/first
 expect_out 'fields of 30 with 1 channel'
+python3 -c "
+import h5py
+with h5py.File('series.h5') as f, h5py.File('signal.h5', 'w') as g: g['signal'] = f['signal'][:7]"
+succeeds predict runs/first --data signal.h5 --x signal --out series-out.h5
+python3 -c "import h5py; assert h5py.File('series-out.h5')['scores'].shape == (7, 30)" || failed "shape of predicted series"
 printf '%s\n' 'name: net' 'inputs: {x: [any, any, any, any]}' 'network:' '- conv: {channels: 3, kernel: 3, activation: relu}' \
   '- conv: {channels: $outputs, kernel: 1}' >volumes.yaml
 succeeds -n 2 train --data volumes.h5 --model volumes.yaml "${plain[@]}" --steps 3 --run runs/volumes
 expect_silence; expect_out 'fields of 4 x 6 x 5 with 1 channel'
+
+
+check "the order that is given holds for packed data, too"
+succeeds train --data one.h5 "${names[@]}" --model net.yaml --dry-run
+expect_out 'fields of 6 x 5 with 1 channel \(--layout y=nlc: of 6 with 5 channels\)'
+succeeds pack --x plane.h5 --x-name signal --y-name clean --layout clean=ncl --out plane
+python3 -c "
+import h5py, glob
+with h5py.File('plane.h5') as f, h5py.File(glob.glob('plane/shard-*.h5')[0]) as g: assert (f['clean'][:].transpose(0, 2, 1) == g['y'][:]).all()" ||
+  failed "channels first, packed"
+succeeds -n 2 train --data plane.h5 --x signal --y clean --layout clean=ncl --model series.yaml "${plain[@]}" --steps 3 --run runs/plane
+expect_out 'fields of 30 with 2 channels'
+succeeds eval runs/plane --data plane --report
+expect_out '^channel 2 +300 '
 
 check "a run resumes bit for bit"
 succeeds -n 2 train --data packed --model net.yaml "${plain[@]}" --global-batch 8 --steps 6 --checkpoint-every 3 --keep 9 --run runs/whole-run
