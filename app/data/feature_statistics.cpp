@@ -171,7 +171,7 @@ FeatureStatistics statistics_of(std::span<const Sums> sums, std::span<const doub
 
 std::int64_t features_of(const io::Field& x) {
   if (x.sample_shape.size() == 1) return x.sample_shape[0];
-  return x.sample_shape.size() == 3 ? x.sample_shape[2] : 1;
+  return x.sample_shape.size() > 2 ? x.sample_shape.back() : 1;
 }
 
 std::vector<io::FeaturePart> feature_parts(const io::DatasetInfo& info) {

@@ -19,7 +19,8 @@ struct FeatureStatistics {
   double least = 0, greatest = 0;    ///< range over all x
 };
 
-/// Returns the number of features that have their own mean: columns of tables, channels of images; otherwise 1.
+/// Returns the number of features that have their own mean: columns of tables, channels of images and volumes;
+/// otherwise 1.
 std::int64_t features_of(const io::Field& x);
 /// Returns the parts of a sample that have separate features: each of several inputs, or the whole sample.
 std::vector<io::FeaturePart> feature_parts(const io::DatasetInfo& info);

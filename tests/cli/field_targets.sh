@@ -40,6 +40,7 @@ write("series.h5", signal=series.astype("f4"), clean=series[..., :2].astype("f4"
 volume = smooth(10, 4, 6, 5)[..., None].astype("f4")
 write("plane.h5", signal=series[:10].astype("f4"), clean=np.moveaxis(series[:10, :, :2], 2, 1).astype("f4"))
 write("volumes.h5", x=volume, y=2 * volume[..., 0] + 1)
+write("two.h5", x=np.concatenate([volume, 500 + 30 * volume], -1), y=volume[..., 0])
 bad = y.copy(); bad[3, 2, 1, 0] = np.nan
 write("bad.h5", state=x, after=bad)
 END
@@ -240,6 +241,8 @@ printf '%s\n' 'name: net' 'inputs: {x: [any, any, any, any]}' 'network:' '- conv
 succeeds -n 2 train --data volumes.h5 --model volumes.yaml "${plain[@]}" --steps 3 --run runs/volumes
 expect_silence; expect_out 'fields of 4 x 6 x 5 with 1 channel'
 
+succeeds train --data two.h5 --model volumes.yaml --dry-run
+expect_out '\(2 features to mean 0, deviation 1\)'
 
 check "the order that is given holds for packed data, too"
 succeeds train --data one.h5 "${names[@]}" --model net.yaml --dry-run
