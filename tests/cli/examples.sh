@@ -63,7 +63,13 @@ check "the commands of the documents: rare classes"
 commands_of "Rare classes" 120
 expect_status 0
 expect_out '^class +positions +precision +recall +F1 +IoU$'; expect_file classes.h5
-rm -rf runs climate.h5 classes.h5 predictions.h5 predictions.csv forecasts.h5 forecasts.csv shards new.h5 spectra.h5 series.csv spectra.onnx
+
+check "the commands of the documents: fields from fields"
+commands_of "Fields from fields" 60
+expect_status 0
+expect_out '^tracer: mean absolute error of persistence'; expect_out '^temperature \[K\] +12,288 '; expect_file fields.onnx
+"$python" -c "import h5py; assert h5py.File('forecasts.h5')['scores'].shape == (60, 32, 32, 2)" || failed "the shape of the forecasts"
+rm -rf runs fields.h5 fields.onnx climate.h5 classes.h5 predictions.h5 predictions.csv forecasts.h5 forecasts.csv shards new.h5 spectra.h5 series.csv spectra.onnx
 
 check "spectra: from HDF5 to predictions in CSV"
 made spectra spectra.h5 1500
@@ -106,6 +112,21 @@ expect_status 0; expect_silence
 learns deepcam mean_iou "a > b + 0.15"
 run export runs/deepcam --format onnx --out deepcam.onnx
 expect_status 0
+
+check "advection: fields after a forecast, better than a linear model of each place alone and than no change"
+made advection wind.h5 250 24
+fields=(train wind.h5 --x state --y tracer,temperature --validation 0.2 --seed 1 --global-batch 16 --no-tensorboard --progress off)
+run -n 2 "${fields[@]}" --model places.yaml --optimizer adam --learning-rate 0.01 --normalize per-feature --epochs 20 --run runs/advection.linear
+expect_status 0
+run -n 2 "${fields[@]}" --model "$examples/advection/advection.yaml" --width 16 --learning-rate 0.005 --epochs 20 --run runs/advection
+expect_status 0; expect_silence
+learns advection mean_absolute_error "a < 0.8 * b"
+run eval runs/advection --report
+for name in tracer temperature; do
+  least=$(sed -n "s/^$name: .* of persistence \([^ ]*\) .*/\1/p" made.out)
+  awk -v name="$name" -v least="$least" '$1 == name { found = 1; exit !($4 < 0.9 * least) } END { if (!found) exit 1 }' out ||
+    failed "$name: persistence reaches $least, the network $(grep "^$name" out)"
+done
 
 check "cosmoflow: statistics of random fields"
 made cosmoflow fields.h5 600 8
