@@ -13,6 +13,12 @@ cnn="--model cnn --data images.h5 --augment crop=16,flip --learning-rate 0.01"
 resnet="--model resnet --depth 20 --data images.h5 --augment pad=2,crop=16,flip --learning-rate 0.02 --sync-batch-norm"
 lstm="--model lstm --data text --layers 2 --hidden 16 --unroll 6 --dropout 0.2 --learning-rate 0.5"
 gpt="--model gpt --data text --layers 2 --width 16 --heads 2 --context 12 --dropout 0.1"
+printf '%s\n' 'name: field' 'network:' '- conv: {channels: 5, kernel: 3, activation: gelu}' '- upsample: 2' '- conv: {channels: $outputs, kernel: 3}' >field.yaml
+python3 -c "
+import h5py, numpy as np
+x = np.random.default_rng(4).normal(size=(30, 7, 6, 3)).astype('f4')
+with h5py.File('field.h5', 'w') as f: f['x'], f['y'] = x, x.repeat(2, 1).repeat(2, 2)[..., :2] * [1e-3, 700] + [0, 9e4]"
+field="--model field.yaml --data field.h5 --learning-rate 0.05"
 usual="--global-batch 12 --report-every 1 --evaluate-every -1 --checkpoint-every 4 --seed 3 --progress off --no-tensorboard"
 on_gpu="--device gpu --precision fp32"
 # trained RUN RANKS OPTION...
@@ -48,7 +54,7 @@ sys.exit(not (loss <= tolerance and norm <= 10 * tolerance and moved <= 10 * tol
 END
 }
 
-for network in $(share 1 2 gpt resnet lstm mlp cnn); do
+for network in $(share 1 3 gpt resnet lstm field mlp cnn); do
   check "$network: the CPU's curve on two ranks, recorded and plain"
   trained cpu 2 ${!network} --device cpu
   trained gpu 2 ${!network} $on_gpu
