@@ -117,6 +117,15 @@ void share_metric(LossKind main, std::vector<model::LossTerm>& terms) {
   for (model::LossTerm* term : chosen) term->share.accuracy = 1 / static_cast<double>(chosen.size());
 }
 
+/// Throws UsageError for a loss of labels or classes if the data hold fields.
+void require_numbers_of_fields(const DeclaredLoss& loss, const io::DatasetInfo& info) {
+  if (info.field.empty() || model::is_of_numbers(loss.kind)) return;
+  throw UsageError(
+      fmt::format("{}: losses: {} judges labels or classes, and the data hold fields, numbers at each position: leave "
+                  "it out",
+                  loss.place, loss.word));
+}
+
 /// Returns the loss that options and data request, for a network that declares none.
 LossKind fitting_loss(const LossOptions& options, const io::DatasetInfo& info) {
   using enum model::LossKind;
@@ -201,6 +210,7 @@ LossKind loss_kind(const LossOptions& options, std::span<const DeclaredLoss> los
   for (const DeclaredLoss& loss : losses) {
     LossOptions one = options;
     one.kind = loss.kind;
+    require_numbers_of_fields(loss, info);
     if (loss.classes > 0) continue;  // one of several targets, which losses_for() checks
     // The data do not record which of several targets are 0 and 1, so require_targets() checks them. Class weights and
     // label smoothing belong to the other losses.
@@ -317,6 +327,7 @@ std::unique_ptr<io::Dataset> with_class_targets(std::unique_ptr<io::Dataset> dat
   std::vector<io::ClassTarget> targets;
   for (const DeclaredLoss& loss : losses) {
     if (loss.classes > 0) targets.push_back({.name = loss.target, .classes = loss.classes});
+    if (loss.classes > 0) require_numbers_of_fields(loss, data->info());
   }
   if (targets.empty() || data->info().targets.empty()) return data;
   return std::make_unique<io::ClassTargetsDataset>(std::move(data), targets, path);

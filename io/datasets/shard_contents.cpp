@@ -532,7 +532,8 @@ void ShardContents::count_classes(LabelMeaning wanted) {
             throw FileError(fmt::format("{}: {} has label {}, which is no class number ({})", path_of(shard),
                                         label_place(first, i), label_text(elements[i]),
                                         info.y.elements() > 1
-                                            ? "--ignore-label names the label of positions without a class"
+                                            ? "--ignore-label names the label of positions without a class, --loss "
+                                              "mean-squared-error predicts such numbers"
                                             : "--loss mean-squared-error, or --regression of pack, predicts such "
                                               "numbers"));
           }

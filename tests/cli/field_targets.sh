@@ -32,6 +32,7 @@ write("one.h5", state=x, after=y[..., 0] * 1000)                                
 write("last.h5", state=x, after=y[..., :1] * 1000)
 write("whole.h5", state=x, after=np.round(50 * y[..., 0] * 1000).astype("i2"))    # whole numbers
 write("rows.h5", state=x, after=y.mean((1, 2)))
+write("times.h5", state=x, after=np.stack([1.7e9 + x[..., 0].astype(float), x[..., 1]], -1))  # float64
 write("scalar.h5", state=x, small=y[..., 0], mean=y[..., 1].mean((1, 2)))
 fine = np.stack([smooth(30, 8, 12) for _ in range(2)], -1).astype("f4")
 write("fine.h5", low=fine.reshape(30, 4, 2, 6, 2, 2).mean((2, 4)), high=fine)
@@ -257,6 +258,31 @@ expect_out 'fields of 30 with 2 channels'
 succeeds eval runs/plane --data plane --report
 expect_out '^channel 2 +300 '
 
+check "a loss for each target, and numbers that float32 does not tell apart"
+printf 'losses: [%s]\n' '{loss: huber, with: small}, {loss: mean-squared-error, with: large, weight: 0.5}' | cat net.yaml - >losses.yaml
+succeeds -n 2 train --data apart --model losses.yaml "${plain[@]}" --normalize per-feature --normalize-targets standard --global-batch 24 \
+  --steps 2 --checkpoint-every 1 --keep 9 --run runs/losses
+"$python" - <<'END' || failed "the losses are $(cat runs/losses/metrics.jsonl)"
+import h5py, json, numpy as np
+with h5py.File("runs/losses/checkpoints/step-0000000001.h5") as f:
+    found = {}
+    f.visititems(lambda name, item: found.__setitem__(name.split("parameters/")[-1], item[...]) if isinstance(item, h5py.Dataset) else None)
+x, y = np.load("x.npy").astype(float), np.load("y.npy").astype(float)
+x, y = ((v - v.mean((0, 1, 2))) / v.std((0, 1, 2)) for v in (x, y))
+def conv(v, layer):
+    p = np.pad(v, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    p = np.concatenate([p[:, i:i + 6, j:j + 5] for i in range(3) for j in range(3)], -1)
+    return p @ found[layer + "/weight"].reshape(p.shape[-1], -1).astype(float) + found[layer + "/bias"]
+e = conv(np.tanh(conv(x, "hidden")), "head") - y
+huber, squares = np.where(abs(e) <= 1, e * e / 2, abs(e) - 0.5)[..., 0].mean(), (e[..., 1] ** 2).mean()
+step = [r for r in map(json.loads, open("runs/losses/metrics.jsonl")) if r["kind"] == "train"][-1]
+assert step["step"] == 2 and abs(step["loss"] / (huber + 0.5 * squares) - 1) < 1e-5, (step, huber, squares)
+END
+succeeds -n 2 train --data times.h5 "${names[@]}" --validation times.h5 --model net.yaml --optimizer adam --learning-rate 0.01 --epochs 2 \
+  --no-tensorboard --progress off --run runs/times
+succeeds eval runs/times --report
+awk '$2 == 1 { lines += 1; if ($4 > 2) lines = 9 } END { exit lines != 1 }' out || failed "errors of times"
+
 check "a run resumes bit for bit"
 succeeds -n 2 train --data packed --model net.yaml "${plain[@]}" --global-batch 8 --steps 6 --checkpoint-every 3 --keep 9 --run runs/whole-run
 succeeds -n 2 train --data packed --model net.yaml "${plain[@]}" --global-batch 8 --steps 3 --run runs/half
@@ -276,6 +302,10 @@ succeeds -n 2 train --data packed --model row.yaml "${plain[@]}" --steps 2 --run
 refused 2 '--augment moves the pixels of samples, and not the numbers at the positions of their fields' --data packed --augment flip --model net.yaml
 refused 2 '--loss soft-cross-entropy needs probabilities of the classes of a sample, and the data hold fields' \
   --data packed --loss soft-cross-entropy --model net.yaml
+printf 'losses: [%s]\n' '{loss: huber, with: small}, {loss: binary-cross-entropy, with: large}' | cat net.yaml - >labels.yaml
+refused 2 'labels.yaml:[0-9]+: losses: binary-cross-entropy judges labels or classes, and the data hold fields' --data apart --model labels.yaml
+printf 'losses: [%s]\n' '{loss: huber, with: small}, {loss: softmax-cross-entropy, with: large, classes: 3}' | cat net.yaml - >classes.yaml
+refused 2 'classes.yaml:[0-9]+: losses: softmax-cross-entropy judges labels or classes, and the data hold fields' --data apart --model classes.yaml
 refused 1 'small has numbers of \[6, 5\] for each sample and mean of \[\]: several targets have the same positions' \
   --data scalar.h5 --x state --y small,mean --model net.yaml
 refused 1 'bad.h5: sample 3 holds NaN or infinity in y' --data bad.h5 "${names[@]}" --model net.yaml
