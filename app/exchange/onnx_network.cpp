@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -128,41 +129,52 @@ class Conversion {
     const DataOptions& data = trained_.trained.data;
     const model::SampleShape& shape = trained_.shape;
     const bool per_image = data.normalize.kind == Normalization::Kind::per_image;
-    const model::Reads reads = model::network_kind(trained_.trained.network).reads;
-    const bool reads_images = reads == model::Reads::images || (reads == model::Reads::any && shape.image);
-    const bool windows = data_scale_.window > 0;
-    const bool volume = shape.image && shape.image->depth > 1;
-    const bool as_image = !windows && shape.image && ((reads_images && !volume) || data.augment.crop);
+    const bool reads_any = model::network_kind(trained_.trained.network).reads == model::Reads::any;
+    const model::Shape& read = operations_.type(kInput).shape;
+    const bool crops = data.augment.crop && shape.image, windows = data_scale_.window > 0;
+    const bool is_volume = shape.image && shape.image->depth > 1;
+    const bool has_positions = !windows && shape.image && (crops || read.count() > 1 || (reads_any && !is_volume));
     const bool per_feature = data.normalize.kind == Normalization::Kind::per_feature && !data_scale_.features.empty();
-    const std::size_t features = data_scale_.features.mean.size();
-    Name x = "input";
-    if (as_image) {
-      const bool crops = data.augment.crop.has_value();
-      std::vector<io::OnnxExtent> extents{"batch"};
-      if (volume) extents.emplace_back("depth");  // cropping accepts any size
-      extents.push_back(crops ? io::OnnxExtent("height") : io::OnnxExtent(shape.image->height));
-      extents.push_back(crops ? io::OnnxExtent("width") : io::OnnxExtent(shape.image->width));
-      extents.emplace_back(shape.image->channels);
-      model_.inputs.push_back({x, io::OnnxType::float32, extents});
-      if (per_feature) x = standardized(x, features, 0, features, "");
-      if (crops) x = central_crop(x, *shape.image);
-    } else if (windows) {
-      const std::int64_t numbers = shape.features / data_scale_.window;
-      model_.inputs.push_back({x, io::OnnxType::float32, {"batch", data_scale_.window, numbers}});
-      if (per_feature) x = standardized(x, static_cast<std::size_t>(numbers), 0, features, "");
-    } else {
-      x = take_input(x, {"batch", shape.features}, 0);
-      if (per_feature) x = standardized(x, static_cast<std::size_t>(shape.features), 0, features, "");
+    Numbers extents{shape.features};
+    if (windows) {
+      extents = {data_scale_.window, shape.features / data_scale_.window};
+    } else if (has_positions) {
+      const model::Shape samples = read.count() > 1 && !crops ? read : model::Shape(*shape.image);
+      extents.assign(samples.extents().begin(), samples.extents().end());
     }
+    std::vector<io::OnnxExtent> shown{"batch"};
+    shown.insert(shown.end(), extents.begin(), extents.end());
+    if (crops) {  // cropping accepts any size
+      shown = {"batch", "height", "width", shape.image->channels};
+      if (is_volume) shown.insert(shown.begin() + 1, "depth");
+    }
+    Numbers axes(shown.size() - 1);
+    std::iota(axes.begin(), axes.end(), 1);
+    const std::int64_t last = extents.back();
+    Name x = "input";
+    if (axes.size() == 1) {
+      x = take_input(x, std::move(shown), 0);
+    } else {
+      model_.inputs.push_back({x, io::OnnxType::float32, std::move(shown)});
+    }
+    if (per_feature) x = standardized_by_feature(x, static_cast<std::size_t>(last));
+    if (crops) x = central_crop(x, *shape.image);
     if (per_image) {
-      const Numbers axes = !as_image ? Numbers{1} : volume ? Numbers{1, 2, 3, 4} : Numbers{1, 2, 3};
-      x = standardize(x, windows ? Numbers{1, 2} : axes, shape.features);
+      x = standardize(x, axes, shape.features);
     } else if (!per_feature) {
       x = scaled(x);
     }
-    const model::Shape& read = operations_.type(kInput).shape;
-    if (as_image && read.count() == 3) operations_.set_image(kInput, graph_.transpose(x, {0, 3, 1, 2}));
-    operations_.set_rows(kInput, as_image || windows || read.count() > 1 ? graph_.reshape(x, {-1, read.last()}) : x);
+    if (has_positions && read.count() == 3) operations_.set_image(kInput, graph_.transpose(x, {0, 3, 1, 2}));
+    operations_.set_rows(kInput, axes.size() > 1 || read.count() > 1 ? graph_.reshape(x, {-1, read.last()}) : x);
+  }
+
+  /// Standardises the only input, whose last axis has `last` elements.
+  Name standardized_by_feature(const Name& x, std::size_t last) {
+    const std::size_t features = data_scale_.features.mean.size();
+    if (last % features == 0) return standardized(x, last, 0, features, "");
+    // Earlier checkpoints have scales that alternate along more than the channels.
+    const Name rows = graph_.reshape(x, {-1, static_cast<std::int64_t>(features)});
+    return graph_.node("Reshape", {standardized(rows, features, 0, features, ""), graph_.node("Shape", {x})});
   }
 
   /// FeatureScale::apply along the last axis, which has `elements` elements. The `features` features from `first` on
