@@ -24,15 +24,14 @@ struct Number {
 
 bool is_long(const io::Field& field) { return field.type == io::FileType::int64 || field.type == io::FileType::uint64; }
 
-/// Returns the name of each feature, as feature_parts() counts them.
-std::vector<Number> features_in(const io::DatasetInfo& info) {
+/// Returns the name of each feature of the parts.
+std::vector<Number> features_in(const io::DatasetInfo& info, std::span<const io::FeaturePart> parts) {
   std::vector<Number> features;
   const bool has_columns = info.table && !info.windows;
   for (const io::TableColumn& column : has_columns ? info.table->columns : std::vector<io::TableColumn>{}) {
     features.insert(features.end(), static_cast<std::size_t>(column.features()), {column.name, false});
   }
   if (!features.empty()) return features;
-  const std::vector<io::FeaturePart> parts = feature_parts(info);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const io::Field& field = info.inputs.empty() ? info.x : info.inputs[i].field;
     const std::int64_t count = parts[i].features;
@@ -50,7 +49,7 @@ std::vector<Number> targets_in(const io::DatasetInfo& info) {
       targets.push_back({name, is_long(target.field)});
     }
   }
-  const std::int64_t count = info.y.elements();
+  const std::int64_t count = info.target_count();
   for (std::int64_t i = 0; targets.empty() && i < count; ++i) {
     const bool is_named = info.table && !info.windows && std::ssize(info.table->labels) == count;
     const std::string name = is_named ? info.table->labels[static_cast<std::size_t>(i)]
@@ -106,9 +105,9 @@ std::string first_blurred(std::span<const io::FeatureSpread> spreads, const std:
 
 }  // namespace
 
-std::string blurred_features(const FeatureStatistics& statistics, ToldApartIn type, const io::DatasetInfo& info,
-                             const std::filesystem::path& path) {
-  return first_blurred(statistics.x, features_in(info), type, path, "--normalize per-feature");
+std::string blurred_features(const FeatureStatistics& statistics, std::span<const io::FeaturePart> parts,
+                             ToldApartIn type, const io::DatasetInfo& info, const std::filesystem::path& path) {
+  return first_blurred(statistics.x, features_in(info, parts), type, path, "--normalize per-feature");
 }
 
 std::string blurred_targets(const FeatureStatistics& statistics, ToldApartIn type, const io::DatasetInfo& info,

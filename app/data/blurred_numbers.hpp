@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "app/data/feature_statistics.hpp"
@@ -16,9 +17,9 @@ namespace lockstep::app {
 enum class ToldApartIn { float32, float64 };
 
 /// Returns a warning of one sentence about the first feature of x that loses its differences; "": none.
-/// `statistics`: those of the stored numbers.
-std::string blurred_features(const FeatureStatistics& statistics, ToldApartIn type, const io::DatasetInfo& info,
-                             const std::filesystem::path& path);
+/// `statistics`: those of the stored numbers; `parts`: the features that they describe.
+std::string blurred_features(const FeatureStatistics& statistics, std::span<const io::FeaturePart> parts,
+                             ToldApartIn type, const io::DatasetInfo& info, const std::filesystem::path& path);
 /// The same for the targets.
 std::string blurred_targets(const FeatureStatistics& statistics, ToldApartIn type, const io::DatasetInfo& info,
                             const std::filesystem::path& path);

@@ -6,7 +6,6 @@
 #include <numeric>
 #include <span>
 
-#include "app/data/network_input.hpp"
 #include "app/data/sections.hpp"
 #include "comm/communicator.hpp"
 #include "comm/consensus.hpp"
@@ -48,10 +47,10 @@ constexpr std::size_t kSumsNumbers = sizeof(Sums) / sizeof(double);
 /// Reads samples on one rank. Features of x come first, then the targets. The pivots are the numbers of sample 0.
 class Reading {
  public:
-  Reading(const io::Dataset& data, std::span<const SeriesPadding> padding)
+  Reading(const io::Dataset& data, std::span<const io::FeaturePart> x, std::span<const SeriesPadding> padding)
       : data_(data),
-        x_parts_(parts_of(data.info(), padding)),
-        x_features_(static_cast<std::size_t>(features_of(data.info()))),
+        x_parts_(parts_of(x, padding)),
+        x_features_(features_of(x)),
         y_features_(data.info().labels_are_classes || data.info().y.name.empty()
                         ? 0
                         : static_cast<std::size_t>(data.info().target_count())),
@@ -85,17 +84,21 @@ class Reading {
       return static_cast<std::size_t>(elements / padding->steps * length);
     }
   };
-  static std::vector<Part> parts_of(const io::DatasetInfo& info, std::span<const SeriesPadding> padding) {
+  static std::vector<Part> parts_of(std::span<const io::FeaturePart> x, std::span<const SeriesPadding> padding) {
     std::vector<Part> parts;
     std::int64_t first = 0;
-    for (const io::FeaturePart& part : feature_parts(info)) {
+    for (const io::FeaturePart& part : x) {
       const auto padded = std::ranges::find(padding, first, &SeriesPadding::first);
       parts.push_back({part, padded == padding.end() ? nullptr : &*padded});
       first += part.elements;
     }
     return parts;
   }
-
+  static std::size_t features_of(std::span<const io::FeaturePart> parts) {
+    std::int64_t features = 0;
+    for (const io::FeaturePart& part : parts) features += part.features;
+    return static_cast<std::size_t>(features);
+  }
   void read(std::int64_t first, std::int64_t count) {
     samples_.resize(static_cast<std::size_t>(count));
     std::iota(samples_.begin(), samples_.end(), first);
@@ -169,33 +172,8 @@ FeatureStatistics statistics_of(std::span<const Sums> sums, std::span<const doub
 
 }  // namespace
 
-std::int64_t features_of(const io::Field& x) {
-  if (x.sample_shape.size() == 1) return x.sample_shape[0];
-  return x.sample_shape.size() > 2 ? x.sample_shape.back() : 1;
-}
-
-std::vector<io::FeaturePart> feature_parts(const io::DatasetInfo& info) {
-  std::vector<io::FeaturePart> parts;
-  for (const io::FieldRange& input : info.inputs) {
-    // The last extent of a volume without channels is a dimension of space.
-    const bool is_volume = input.field.sample_shape.size() == 3 && !has_channels(input.field);
-    parts.push_back({.elements = input.field.elements(), .features = is_volume ? 1 : features_of(input.field)});
-  }
-  if (parts.empty()) {
-    parts.push_back(
-        {.elements = info.x.elements(), .features = info.windows ? info.x.sample_shape[1] : features_of(info.x)});
-  }
-  return parts;
-}
-
-std::int64_t features_of(const io::DatasetInfo& info) {
-  std::int64_t features = 0;
-  for (const io::FeaturePart& part : feature_parts(info)) features += part.features;
-  return features;
-}
-
 FeatureStatistics gather_statistics(comm::Communicator& communicator, const io::Dataset& data,
-                                    std::span<const SeriesPadding> padding) {
+                                    std::span<const io::FeaturePart> x, std::span<const SeriesPadding> padding) {
   const std::int64_t samples = data.info().samples;
   const std::uint64_t bytes = static_cast<std::uint64_t>(samples) * data.stored_bytes();
   const auto stride = static_cast<std::int64_t>((bytes + kMaxRead - 1) / kMaxRead);
@@ -204,7 +182,7 @@ FeatureStatistics gather_statistics(comm::Communicator& communicator, const io::
   std::size_t x_features = 0;
   comm::all_succeed(communicator, [&] {
     const comm::LongOperation reading_data(communicator, "gathering statistics of the data");
-    Reading reading(data, padding);
+    Reading reading(data, x, padding);
     const std::size_t features = reading.features();
     x_features = reading.x_features();
     pivots = reading.pivots();
@@ -225,13 +203,13 @@ FeatureStatistics gather_statistics(comm::Communicator& communicator, const io::
   return statistics_of(totals, pivots, x_features);
 }
 
-FeatureStatistics sample_statistics(const io::Dataset& data) {
+FeatureStatistics sample_statistics(const io::Dataset& data, std::span<const io::FeaturePart> x) {
   constexpr std::int64_t kMaxSamples = 256;
   constexpr std::int64_t kMaxBytes = 16 << 20;
   const std::int64_t samples = data.info().samples;
   const auto fit = kMaxBytes / static_cast<std::int64_t>(std::max<std::size_t>(1, data.x_bytes()));
   const std::int64_t count = std::clamp<std::int64_t>(std::min(fit, samples), 1, kMaxSamples);
-  Reading reading(data, {});
+  Reading reading(data, x, {});
   std::vector<Sums> sums(reading.features());
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t sample = samples * i / count;

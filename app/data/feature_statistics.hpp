@@ -19,22 +19,15 @@ struct FeatureStatistics {
   double least = 0, greatest = 0;    ///< range over all x
 };
 
-/// Returns the number of features that have their own mean: columns of tables, channels of images and volumes;
-/// otherwise 1.
-std::int64_t features_of(const io::Field& x);
-/// Returns the parts of a sample that have separate features: each of several inputs, or the whole sample.
-std::vector<io::FeaturePart> feature_parts(const io::DatasetInfo& info);
-/// Returns the number of features of all parts.
-std::int64_t features_of(const io::DatasetInfo& info);
-
-/// Collective. Each rank reads a part of the data; beyond 4 GiB evenly spread blocks are read. The result has the same
-/// bits at any number of ranks: the data are cut into sections independently of the number of ranks, and the sums of
-/// the sections are added in order. The steps of `padding` do not count. Throws comm::ConsensusError if reading fails.
+/// Collective. `x`: parts of a sample, which give the features. Each rank reads a part of the data; beyond 4 GiB evenly
+/// spread blocks are read. The result has the same bits at any number of ranks: the data are cut into sections
+/// independently of the number of ranks, and the sums of the sections are added in order. The steps of `padding` do not
+/// count. Throws comm::ConsensusError if reading fails.
 FeatureStatistics gather_statistics(comm::Communicator& communicator, const io::Dataset& data,
-                                    std::span<const SeriesPadding> padding = {});
+                                    std::span<const io::FeaturePart> x, std::span<const SeriesPadding> padding = {});
 
 /// As above, of up to 256 samples that are spread evenly over the data. Only the calling rank reads, about 16 MiB at
 /// most. Throws io::FileError.
-FeatureStatistics sample_statistics(const io::Dataset& data);
+FeatureStatistics sample_statistics(const io::Dataset& data, std::span<const io::FeaturePart> x);
 
 }  // namespace lockstep::app

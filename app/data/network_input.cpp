@@ -86,23 +86,31 @@ std::optional<model::ImageShape> image_shape(const io::Field& x) {
   return std::nullopt;
 }
 
+/// Returns the shape of samples for augmentation: a volume may be stored without the extent of its single channel.
+std::optional<model::ImageShape> shape_to_augment(const io::Field& x, const FieldAxes& axes) {
+  if (!axes.is_volume() || axes.positions[0] == 1) return image_shape(x);
+  return model::ImageShape{
+      .height = axes.positions[1], .width = axes.positions[2], .channels = axes.channels, .depth = axes.positions[0]};
+}
+
 /// Returns the extents of a mask for `image`: its extents without channels. `image` is a sample of `x`, perhaps
 /// cropped.
 std::vector<std::int64_t> places_of(const io::Field& x, const model::ImageShape& image) {
-  if (x.sample_shape.size() == 4) return {image.depth, image.height, image.width};
+  if (x.sample_shape.size() == 4 || image.depth > 1) return {image.depth, image.height, image.width};
   return {image.height, image.width};
 }
 
 }  // namespace
 
-std::optional<model::Augmentation> augmentation(const DataOptions& options, const io::DatasetInfo& info) {
+std::optional<model::Augmentation> augmentation(const DataOptions& options, const io::DatasetInfo& info,
+                                                std::span<const FieldAxes> inputs) {
   const bool per_image = options.normalize.kind == Normalization::Kind::per_image;
   if (info.tokens || (options.augment == AugmentOptions{} && !per_image)) return std::nullopt;
   if (!info.inputs.empty()) {
     throw UsageError(fmt::format("--{} needs samples of one image each, and these have {} inputs: leave it out",
                                  per_image ? "normalize per-image" : "augment", info.inputs.size()));
   }
-  const auto image = image_shape(info.x);
+  const auto image = shape_to_augment(info.x, inputs[0]);
   if (!image) {
     throw UsageError(fmt::format("--{} needs images or volumes, and the samples have {}: pack them so, or leave it out",
                                  per_image ? "normalize per-image" : "augment",
@@ -126,6 +134,21 @@ std::optional<model::Augmentation> augmentation(const DataOptions& options, cons
   spec.scale.fill(transform.scale);
   spec.shift.fill(transform.shift);
   return spec;
+}
+
+void require_channels_kept(const AugmentOptions& options, const model::Augmentation& spec, const FieldAxes& axes) {
+  if (!axes.is_series()) return;
+  const AugmentOptions none;
+  const bool mixes =
+      spec.flip || spec.turns || spec.pad > 0 || spec.minimum_area < 1 || spec.out.width != spec.in.width;
+  const bool changes_light =
+      axes.channels > 1 && (options.contrast_low != none.contrast_low || options.contrast_high != none.contrast_high);
+  if (!mixes && !changes_light) return;
+  const std::int64_t steps = axes.positions[0];
+  throw UsageError(fmt::format(
+      "--augment {} is for images, and the network reads series of {} with {}, which it would mix: flip=h mirrors the "
+      "steps, crop={}x{} cuts a part of them; leave the rest out",
+      to_text(options), counted(steps, "step"), counted(axes.channels, "channel"), steps - steps / 4, axes.channels));
 }
 
 model::SampleShape sample_shape(const io::DatasetInfo& info, const std::optional<model::Augmentation>& augmentation) {
@@ -169,11 +192,6 @@ std::optional<model::SampleShape> shape_of_inputs(const model::NetworkOptions& n
 
 std::string fields_text(std::span<const std::int64_t> positions, std::int64_t channels) {
   return fmt::format("fields of {} with {}", fmt::join(positions, " x "), counted(channels, "channel"));
-}
-
-bool has_channels(const io::Field& x) {
-  const std::vector<std::int64_t>& shape = x.sample_shape;
-  return shape.size() == 3 && (shape[2] <= kMaxPhotoChannels || 4 * shape[2] <= std::min(shape[0], shape[1]));
 }
 
 bool is_recurrent(const model::Network& network) noexcept { return !network.recurrent_state().all().empty(); }

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 
+#include "app/data/field_axes.hpp"
 #include "app/options/train_options.hpp"
 #include "io/datasets/dataset.hpp"
 #include "model/model_options.hpp"
@@ -26,8 +27,12 @@ model::Tensor tensor_of(std::span<const std::byte> elements, io::FileType type, 
 bool may_lack_classes(const io::DatasetInfo& info, const model::ModelOptions& options);
 
 model::InputTransform input_transform(const Normalization& normalize, const io::DatasetInfo& info);
-/// Returns the conversion of images to a network's input; nullopt if the options request none, and for tokens.
-std::optional<model::Augmentation> augmentation(const DataOptions& options, const io::DatasetInfo& info);
+/// Returns the conversion of images and series to a network's input; nullopt if the options request none, and for
+/// tokens.
+std::optional<model::Augmentation> augmentation(const DataOptions& options, const io::DatasetInfo& info,
+                                                std::span<const FieldAxes> inputs);
+/// Throws UsageError if the augmentation mixes the channels of series: only steps may be mirrored or cut.
+void require_channels_kept(const AugmentOptions& options, const model::Augmentation& spec, const FieldAxes& axes);
 /// Returns the shape of a network's input: of images after augmentation, of tokens as windows.
 model::SampleShape sample_shape(const io::DatasetInfo& info, const std::optional<model::Augmentation>& augmentation);
 
@@ -37,11 +42,6 @@ std::optional<model::SampleShape> shape_of_inputs(const model::NetworkOptions& n
 
 /// Returns "fields of 64 x 64 with 2 channels".
 std::string fields_text(std::span<const std::int64_t> positions, std::int64_t channels);
-
-inline constexpr std::int64_t kMaxPhotoChannels = 4;
-/// True if the last of three extents is a number of channels: at most 4, or at most a quarter of height and width.
-/// Otherwise samples of three extents are volumes without channels.
-bool has_channels(const io::Field& x);
 
 /// True if the network has recurrent state: samples of a step then continue the sequences of the previous step.
 bool is_recurrent(const model::Network& network) noexcept;

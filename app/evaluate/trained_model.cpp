@@ -196,7 +196,8 @@ void TrainedModel::open_data(comm::Communicator& communicator, const TrainedMode
     if (labels_ == Labels::required) require_labels(info, data());
     const model::LossKind loss = labels ? loss_kind(trained_.loss, model::network_kind(trained_.network).losses, info)
                                         : trained_loss(trained_, source_.record(), !of_classes.empty());
-    const std::optional<model::Augmentation> spec = augmentation(trained_.data, info);
+    const std::optional<model::Augmentation> spec =
+        augmentation(trained_.data, info, axes_of_inputs(info, trained_.network));
     model::SampleShape shape = sample_shape(info, spec);
     const bool outputs_fit =
         !labels || (info.labels_are_classes && !shape.tokens ? shape.outputs <= trained_on.outputs

@@ -94,9 +94,7 @@ void require_readable(const io::SafetensorsFile& file, const io::TrainingRecord&
       const bool whole = data.augmentation.empty() || data.augmentation == "none";
       const std::int64_t features = data.x.elements();
       require(features > 0 && (!whole || features == network.features), "its samples do not fit its network");
-      const std::int64_t scaled = data.window > 0 ? features / data.window : features_of(data.x);
-      require(data.features.fits(features) && (!data.features.parts.empty() || fits(data.features.mean.size(), scaled)),
-              "not every feature has its mean and deviation");
+      require(data.features.fits(features), "not every feature has its mean and deviation");
       require(fits(data.targets.mean.size(), network.outputs), "not every target has its mean and deviation");
       require(fits(data.target_means.size(), network.outputs), "not every target has its mean");
       require(data.labels != io::Labels::classes || data.classes <= network.outputs,

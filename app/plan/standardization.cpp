@@ -51,7 +51,7 @@ struct Wish {
 Wish wish_of(const Workload& workload) {
   const DataOptions& data = workload.options.data;
   const io::DatasetInfo& info = workload.training->info();
-  const bool few = features_of(info) <= kMaxFeatures;
+  const bool few = features_of(workload.axes) <= kMaxFeatures;
   const bool targets = model::is_of_numbers(workload.model.loss);
   const bool changes_light = data.augment.brightness != 0 || data.augment.contrast_low != 1 ||
                              data.augment.contrast_high != 1;  // in the units of the stored numbers
@@ -62,47 +62,13 @@ Wish wish_of(const Workload& workload) {
           .y_if_asked = targets && data.targets == TargetScale::automatic && info.target_count() <= kMaxFeatures};
 }
 
-/// Returns the spread over all numbers of several features, which have the same number of values each.
-io::FeatureSpread together(std::span<const io::FeatureSpread> features) {
-  double mean = 0, squares = 0;
-  for (const io::FeatureSpread& feature : features) {
-    mean += feature.mean;
-    squares += feature.deviation * feature.deviation + feature.mean * feature.mean;
-  }
-  const auto count = static_cast<double>(features.size());
-  mean /= count;
-  return {.mean = mean, .deviation = std::sqrt(std::max(0.0, squares / count - mean * mean))};
-}
-
-/// Standardises volumes without channels with one scale for all numbers, if their spread requires it.
-void standardize_volumes(const io::Field& x, std::span<const io::FeatureSpread> features, Workload& workload) {
-  const io::FeatureSpread all = together(features);
-  if (!io::asks_for_scale(std::span(&all, 1))) return;
-  const io::FeatureScale scale = io::scale_of(std::span(&all, 1), workload.training->x_type());
-  if (scale.needs_double()) {
-    workload.features = scale;  // before conversion to float32
-  } else {
-    const model::InputTransform transform{.scale = static_cast<float>(1 / scale.deviation[0]),
-                                          .shift = static_cast<float>(-scale.mean[0] / scale.deviation[0])};
-    workload.model.input_transform = transform;
-    if (std::optional<model::Augmentation>& augmentation = workload.model.augmentation) {
-      augmentation->scale.fill(transform.scale);
-      augmentation->shift.fill(transform.shift);
-    }
-  }
-  workload.notes.push_back(
-      fmt::format("samples of {} are taken as volumes: all their numbers together get mean 0 and deviation 1 "
-                  "(--normalize per-feature: each of {} channels by itself)",
-                  fmt::join(x.sample_shape, " x "), x.sample_shape.back()));
-}
-
 /// Returns a scale for each of several inputs. Bytes are scaled to [0, 1], as with a single input. Other numbers get
 /// mean 0 and deviation 1 if their spread or the user requires it. Tokens are not scaled.
 io::FeatureScale scale_of_inputs(const Workload& workload, std::span<const io::FeatureSpread> features,
                                  const Wish& wish) {
   if (!wish.x && !wish.x_if_asked) return {};
   const io::DatasetInfo& info = workload.training->info();
-  io::FeatureScale scale{.mean = {}, .deviation = {}, .parts = feature_parts(info)};
+  io::FeatureScale scale{.mean = {}, .deviation = {}, .parts = feature_parts(workload.axes)};
   bool is_scaled = false;
   for (std::size_t i = 0; i < info.inputs.size(); ++i) {
     const auto own = features.first(static_cast<std::size_t>(scale.parts[i].features));
@@ -223,9 +189,10 @@ void warn_of_blurred_numbers(comm::Communicator& communicator, const std::option
   comm::all_succeed(communicator, [&] {
     if (communicator.rank() != 0) return;
     const comm::LongOperation looking(communicator, "looking at the data");
-    const FeatureStatistics statistics = found ? *found : sample_statistics(data);
+    const std::vector<io::FeaturePart> parts = feature_parts(workload.axes);
+    const FeatureStatistics statistics = found ? *found : sample_statistics(data, parts);
     const std::filesystem::path& path = workload.paths.training;
-    if (wide_x) of_x = blurred_features(statistics, told_apart_in(workload.features), data.info(), path);
+    if (wide_x) of_x = blurred_features(statistics, parts, told_apart_in(workload.features), data.info(), path);
     if (wide_y) of_y = blurred_targets(statistics, told_apart_in(workload.targets), data.info(), path);
   });
   for (const std::string& own : {of_x, of_y}) {
@@ -351,7 +318,10 @@ KnownScales known_scales(const io::TrainingRecord* record, const io::TrainingRec
   const bool new_outputs = outputs_are_new(*workload.network, workload.options.start.reinitialize) ||
                            std::ssize(known.targets.mean) != (known.targets.empty() ? 0 : info.target_count());
   known.new_targets = new_outputs && !given.is_given("normalize-targets");
-  if (given.is_given("normalize") || std::ssize(known.features.mean) != features_of(info)) known.features = {};
+  const bool same_numbers = description.x.elements() == info.x.elements() && known.features.fits(info.x.elements());
+  if (given.is_given("normalize") || (!same_numbers && std::ssize(known.features.mean) != features_of(workload.axes))) {
+    known.features = {};
+  }
   if (given.is_given("normalize-targets") || new_outputs) known.targets = {};
   if (!given.is_given("normalize") && given.was_set("normalize")) known.trained_on = std::move(description);
   return known;
@@ -365,11 +335,11 @@ void standardize(comm::Communicator& communicator, const KnownScales& known, Wor
   Wish wish = wish_of(workload);
   if (info.inputs.empty() && !workload.network->token_ranges().empty()) wish.x = wish.x_if_asked = false;
   const io::FileType x_type = workload.training->x_type();
-  if (wish.x && features_of(info) > kMaxFeatures) {
+  if (const std::int64_t features = features_of(workload.axes); wish.x && features > kMaxFeatures) {
     throw UsageError(
         fmt::format("--normalize per-feature goes up to {} features, and the samples have {}: give "
                     "--normalize standard",
-                    with_commas(kMaxFeatures), with_commas(features_of(info))));
+                    with_commas(kMaxFeatures), with_commas(features)));
   }
   if (known.trained_on) compare_with(communicator, *known.trained_on, workload);
   compare_validation(communicator, workload);
@@ -384,11 +354,10 @@ void standardize(comm::Communicator& communicator, const KnownScales& known, Wor
   wish.y = wish.y && workload.targets.empty();
   std::optional<FeatureStatistics> found;
   if (wish.any()) {
-    found = gather_statistics(communicator, *workload.training, padded_inputs(*workload.network, info));
+    found = gather_statistics(communicator, *workload.training, feature_parts(workload.axes),
+                              padded_inputs(*workload.network, info));
     if (!info.inputs.empty()) {
       workload.features = scale_of_inputs(workload, found->x, wish);
-    } else if (wish.x_if_asked && info.x.sample_shape.size() == 3 && !has_channels(info.x)) {
-      standardize_volumes(info.x, found->x, workload);
     } else if (wish.x || (wish.x_if_asked && io::asks_for_scale(found->x))) {
       workload.features = io::scale_of(found->x, x_type);
     }

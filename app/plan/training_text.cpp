@@ -105,6 +105,14 @@ std::string scaled_targets_text(const io::FeatureScale& scale, bool are_channels
   return scaled == all ? text : fmt::format("{} of {}", scaled, text);
 }
 
+/// Returns "3 features" of a table, "2 channels" of other samples.
+std::string scaled_inputs_text(const Workload& workload) {
+  const auto scales = static_cast<std::int64_t>(workload.features.mean.size());
+  const bool by_channel =
+      workload.axes.size() == 1 && !workload.axes[0].is_row() && workload.axes[0].channels == scales;
+  return counted(scales, by_channel ? "channel" : "feature");
+}
+
 std::string input_text(const Plan& plan) {
   const DataOptions& data = plan.settings.data;
   if (plan.workload.network->sample_shape().tokens) {
@@ -117,7 +125,7 @@ std::string input_text(const Plan& plan) {
       : !workload.features.parts.empty()
           ? fmt::format(" ({} of {} inputs, each input by its own scale)",
                         counted(workload.features.mean.size(), "feature"), workload.features.parts.size())
-          : fmt::format(" ({} to mean 0, deviation 1)", counted(workload.features.mean.size(), "feature")),
+          : fmt::format(" ({} to mean 0, deviation 1)", scaled_inputs_text(workload)),
       to_text(data.augment),
       workload.targets.empty()
           ? ""

@@ -234,7 +234,9 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   require_labels(info, paths.training);
   require_no_other_loss(options);
   workload.model.loss = loss_kind(options.loss, declared, info);
-  if (std::string note = fit_network_defaults(info, workload.model.loss, options); !note.empty()) {
+  workload.axes = axes_of_inputs(info, options.network);
+  if (std::string note = fit_network_defaults(*workload.training, workload.axes, workload.model.loss, options);
+      !note.empty()) {
     workload.notes.push_back(std::move(note));
   }
   if (!paths.validation.empty()) {
@@ -287,7 +289,10 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
     options.validation.best_by = BestBy::mean_iou;
   }
   if (known == nullptr) require_planes(info, model::network_kind(options.network), paths.training);
-  workload.model.augmentation = augmentation(options.data, info);
+  workload.model.augmentation = augmentation(options.data, info, workload.axes);
+  if (workload.model.augmentation) {
+    require_channels_kept(options.data.augment, *workload.model.augmentation, workload.axes[0]);
+  }
   if (!info.tokens) workload.model.input_transform = input_transform(options.data.normalize, info);
   workload.model.label_smoothing = static_cast<float>(options.loss.label_smoothing);
   workload.optimizer = options.optimizer;

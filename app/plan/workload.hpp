@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "app/data/field_axes.hpp"
 #include "app/data/open_dataset.hpp"
 #include "app/options/train_options.hpp"
 #include "app/plan/constant_predictor.hpp"
@@ -41,6 +42,7 @@ struct Workload {
   DataPaths paths;
   std::unique_ptr<io::Dataset> training;    ///< nullptr for a benchmark whose samples are in no file
   std::unique_ptr<io::Dataset> validation;  ///< may be nullptr; has the class numbers of the training data
+  std::vector<FieldAxes> axes = {};         ///< meaning of the inputs' extents; empty for tokens
   std::vector<std::string> notes = {};      ///< mappings of columns and classes, a sentence each
   std::vector<std::string> warnings = {};   ///< likely mistakes in the data, a sentence each
   LossWeights weights;                      ///< weights of the training samples' losses

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "model/network_options.hpp"
+#include "model/yaml/input_shapes.hpp"
 
 namespace lockstep::model {
 
@@ -26,21 +27,6 @@ std::string texts_of(const Inputs& inputs) {
     texts.push_back(fmt::format("{} [{}]", input.name, fmt::join(extents, ", ")));
   }
   return fmt::format("{}", fmt::join(texts, " and "));
-}
-
-/// Returns the shape of the data's input with as many extents as the file declares. A channel extent of 1 may be
-/// missing on either side. nullopt: the shapes do not match.
-std::optional<Shape> shape_of_input(const DeclaredInput& declared, const SampleInput& input) {
-  std::vector<std::int64_t> extents = input.extents;
-  const std::size_t count = declared.extents.size();
-  if (extents.empty()) extents = {1};
-  if (extents.size() + 1 == count) extents.push_back(1);
-  if (extents.size() == count + 1 && extents.back() == 1) extents.pop_back();
-  if (extents.size() != count) return std::nullopt;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (declared.extents[i] != 0 && declared.extents[i] != extents[i]) return std::nullopt;
-  }
-  return Shape(extents);
 }
 
 }  // namespace
@@ -118,29 +104,9 @@ bool InputCalls::names_match(const std::vector<DeclaredInput>& declared) const {
   return std::ranges::equal(declared, shape_.inputs, {}, &DeclaredInput::name, &SampleInput::name);
 }
 
-/// Returns the shape of the sample with `count` extents, if possible: drops a channel extent of 1, or adds one. 0: as
-/// stored. Samples of height x width are images with one channel.
-Shape InputCalls::stored_shape(std::size_t count) const {
-  const bool any = kind_.reads == Reads::any;
-  if (!shape_.image || count == 1 || (!any && kind_.reads != Reads::images)) {
-    return count == 2 && any ? Shape({shape_.features, 1}) : Shape({shape_.features});
-  }
-  const ImageShape& image = *shape_.image;
-  if (image.depth > 1) return {image.depth, image.height, image.width, image.channels};
-  if (count == 2 && image.channels == 1) return {image.height, image.width};
-  if (count == 4) return {image.height, image.width, image.channels, 1};
-  return Shape(image);
-}
-
 Shape InputCalls::input_shape(const DeclaredInput& declared) const {
-  const Shape shape = stored_shape(declared.extents.size());
-  if (declared.extents.empty()) return shape;
-  const auto extents = shape.extents();
-  bool fits = extents.size() == declared.extents.size();
-  for (std::size_t i = 0; fits && i < extents.size(); ++i) {
-    fits = declared.extents[i] == 0 || declared.extents[i] == extents[i];
-  }
-  if (!fits) {
+  const Shape shape = shape_of_only_input(kind_, shape_, declared);
+  if (!has_extents(shape, declared)) {
     std::vector<std::string> wanted;
     for (const std::int64_t extent : declared.extents) wanted.push_back(extent == 0 ? "any" : std::to_string(extent));
     refuse(declared.line, fmt::format("inputs: {}: the data have samples of {}, and the file asks for {}",

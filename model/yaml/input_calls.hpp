@@ -51,7 +51,6 @@ class InputCalls : private LineErrors {
   bool has_several(const std::vector<DeclaredInput>& declared) const;
   Description with_several(const std::vector<DeclaredInput>& declared);
   bool names_match(const std::vector<DeclaredInput>& declared) const;
-  Shape stored_shape(std::size_t count) const;
   Shape input_shape(const DeclaredInput& declared) const;
 
   const NetworkKind& kind_;

@@ -113,7 +113,7 @@ expect_no_file none
 check "an order of extents names the dataset, also the only one, once"
 for name in image x; do
   succeeds train first.h5 --x image --y y --layout $name=nchw --model cnn --dry-run
-  expect_out '\(2 features to mean 0'
+  expect_out '\(2 channels to mean 0'
 done
 fails 1 "first.h5: --layout picture=nchw: the inputs are image" train first.h5 --x image --y y --layout picture=nchw --model cnn --dry-run
 fails 2 "--layout: image=nchw,image=nhwc gives image twice: each field has one order" \

@@ -28,6 +28,11 @@ spectra = numpy.exp(-(numpy.arange(100) - place[:, None]) ** 2 / 50) + .02 * ran
 write("spectra", spectra[:, :, None].astype("f4"), (place // 34).astype("i4"))
 write("spectra_numbers", spectra[:, :, None].astype("f4"), place.astype("f4"))
 write("photos", random.integers(0, 256, (24, 32, 32, 3)).astype("u1"), random.integers(0, 2, 24).astype("i4"))
+write("unit", random.random((24, 32, 32, 3)).astype("f4"), random.integers(0, 2, 24).astype("i4"))
+# Temperature, wind and pressure as three channels: their means depend on the class, and their sizes differ.
+kind = random.integers(0, 2, n)
+fields = random.normal(size=(n, 12, 12, 3)) + .8 * kind[:, None, None, None]
+write("fields", (fields * [9, 4, 6] + [280, 0, 1013]).astype("f4"), kind.astype("i4"))
 write("large", random.integers(0, 256, (4, 64, 64, 3)).astype("u1"), numpy.arange(4, dtype="i4") % 2)
 write("bands", (random.normal(size=(20, 32, 32, 8)) * 100 + 500).astype("f4"), numpy.arange(20, dtype="i4") % 2)
 PYTHON
@@ -46,6 +51,7 @@ beats cnn small 20
 beats cnn bright 10
 beats cnn spectra 10
 beats cnn spectra_numbers 6
+beats cnn fields 3
 
 plan() { succeeds train --data $2.h5 --model $1 --dry-run; }
 check "numbers are learnt with Adam from samples that nothing changes, and the plan says what was left out"
@@ -60,13 +66,14 @@ check "what the user gives stays"
 succeeds train --data volumes.h5 --model resnet --dry-run --optimizer sgd --augment flip
 expect_out '^optimiser: sgd'; expect_out 'augmentation flip$'; expect_out '^learning rate: .*0\.1 to 0'
 
-check "volumes have one mean and deviation, channels one each"
+check "each channel has its mean and deviation, and the network says what the channels are"
 plan mlp volumes
-expect_out '^input: normalisation affine\('; expect_out '^samples of 12 x 12 x 12 are taken as volumes: .*--normalize per-feature'
+expect_out 'normalisation per-feature \(12 channels'
 plan mlp bands
-expect_out 'normalisation per-feature \(8 features'
-run train --data volumes.h5 --normalize per-feature --dry-run
-expect_out 'normalisation per-feature \(12 features'
+expect_out 'normalisation per-feature \(8 channels'
+printf '%s\n' 'name: volumes' 'inputs: {x: [any, any, any, any]}' 'network: [flatten, dense: $outputs]' >volumes.yaml
+plan volumes.yaml volumes
+expect_out 'normalisation per-feature \(1 channel '
 check "the configuration of such a run makes the same run"
 must_run train --config runs/mlp-volumes/config.ini --run runs/again --progress off
 metric runs/mlp-volumes validation loss >first && metric runs/again validation loss >second && expect_same first second
@@ -74,7 +81,7 @@ metric runs/mlp-volumes validation loss >first && metric runs/again validation l
 check "images of another size are not cropped, grey ones not mirrored"
 plan cnn small
 expect_out 'augmentation none$'; expect_out 'left out of the defaults of cnn: crop=24 \(images of 8 x 8\); flip \(1 channel: '
-expect_out 'normalisation per-feature \(1 feature '
+expect_out 'normalisation per-feature \(1 channel '
 plan cnn large
 expect_out 'augmentation flip,brightness=63,contrast=0.2:1.8$'; expect_out 'crop=24 \(images of 64 x 64\)'
 plan resnet small
@@ -85,3 +92,12 @@ plan cnn photos
 expect_out 'normalisation per-image, augmentation crop=24,flip,brightness=63,contrast=0.2:1.8$'; expect_no_out 'left out'
 plan resnet photos
 expect_out 'augmentation pad=4,flip$'; expect_no_out 'left out'
+for model in cnn resnet; do
+  succeeds train --data unit.h5 --model $model --dry-run
+  expect_no_out 'left out'
+done
+
+check "three channels that are no photographs have a scale each, and no mirror image"
+plan cnn fields
+expect_out 'normalisation per-feature \(3 channels to mean 0, deviation 1\), augmentation none$'
+expect_out 'flip \(3 channels from -[0-9.]* to 10[0-9.]*: .*brightness and contrast .*--normalize per-image'

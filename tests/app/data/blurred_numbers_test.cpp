@@ -1,6 +1,8 @@
 /// Warnings of numbers that float64 or float32 does not tell apart.
 #include "app/data/blurred_numbers.hpp"
 
+#include <span>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +22,9 @@ io::DatasetInfo two_columns(io::FileType type) {
   return info;
 }
 std::string warning(io::FeatureSpread second, ToldApartIn type, io::FileType stored = io::FileType::int64) {
-  return blurred_features({.x = {{.mean = 1, .deviation = 1}, second}, .y = {}}, type, two_columns(stored), "t.h5");
+  const io::FeaturePart columns{.elements = 2, .features = 2};
+  return blurred_features({.x = {{.mean = 1, .deviation = 1}, second}, .y = {}}, std::span(&columns, 1), type,
+                          two_columns(stored), "t.h5");
 }
 
 TEST(BlurredNumbersTest, NanosecondsThatDifferByLittleAreNamedWithTheirColumn) {
