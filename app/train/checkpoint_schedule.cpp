@@ -33,8 +33,8 @@ void CheckpointSchedule::open(std::shared_ptr<io::RunFolder> folder, bool contin
        .goes_on_from = saved_step_,
        .keep_best = options_.keep_best,
        .is_better = [task = *workload_.task](double a, double b) { return task.is_better(a, b); },
-       .metrics = io::numbers_by_step(from.metrics, "validation", workload_.task->best_key()),
-       .losses = io::numbers_by_step(from.metrics, "validation", "loss"),
+       .metrics = counted_validations(from.metrics, workload_.task->best_key()),
+       .losses = counted_validations(from.metrics, "loss"),
        .lies_behind = [from](std::int64_t step, const std::string& its) { return lies_behind(from, step, its); },
        .still_owner = [folder = folder_] { folder->still_owner(); }},
       &deadline);

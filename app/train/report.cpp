@@ -160,6 +160,7 @@ void Reporter::evaluation(std::int64_t step, double epoch, const Score& score, b
   io::MetricRecord record{{"kind", "validation"}, {"step", step}, {"epoch", epoch}};
   for (auto& entry : task_.record(score)) record.push_back(std::move(entry));
   record.emplace_back("samples", score.samples);
+  if (!time.counts) record.emplace_back(kNotCounted, std::int64_t{1});
   if (console_.speaks()) history_ += io::to_json_line(record) + "\n";  // no times: equal runs have equal checkpoints
   record.emplace_back("seconds", time.seconds);
   record.emplace_back("training_seconds", time.training);

@@ -62,7 +62,10 @@ class Reporter {
   struct EvaluationTime {
     double seconds = 0;   ///< duration of the validation
     double training = 0;  ///< training time of this launch before it, without validations and waits for checkpoints
+    bool counts = true;   ///< false: made only because the run stops (Validation::Counts)
   };
+  /// Key of the records of validations that do not count.
+  static constexpr const char* kNotCounted = "only_at_stop";
   void evaluation(std::int64_t step, double epoch, const Score& score, bool averaged, const EvaluationTime& time);
   void checkpoint(const WrittenCheckpoint& written);
   /// Returns a table that compares training, the last validation and the best one; "" if there is nothing to compare.

@@ -197,11 +197,15 @@ void TrainingLoop::watch_loss(const StepFigures& figures) {
 /// Collective.
 void TrainingLoop::validate() {
   const std::int64_t step = trainer_.steps_done();
-  const std::optional<Validation::Result> result = validation_.evaluate(step);
+  // The run makes no validation here unless it stops. To continue as if it had not stopped, it does not count this one.
+  const bool counts = !stops_here() || validation_.is_due(made());
+  const std::optional<Validation::Result> result =
+      validation_.evaluate(step, counts ? Validation::Counts::yes : Validation::Counts::no);
   if (!result) return;
   time_left_.took_validation(result->seconds);
-  checkpoints_.validated(step, result->score);
-  log_.validation(step, epochs_done(), result->score, {.seconds = result->seconds, .training = time_in_steps().total});
+  if (counts) checkpoints_.validated(step, result->score);
+  log_.validation(step, epochs_done(), result->score,
+                  {.seconds = result->seconds, .training = time_in_steps().total, .counts = counts});
 }
 
 int TrainingLoop::run() {

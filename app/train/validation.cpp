@@ -14,6 +14,7 @@
 #include "app/plan/constant_predictor.hpp"
 #include "app/report/figures.hpp"
 #include "app/report/stop_watch.hpp"
+#include "app/train/report.hpp"
 #include "comm/consensus.hpp"
 #include "io/runs/metrics_log.hpp"
 
@@ -32,6 +33,13 @@ bool compares_by(const io::TrainingRecord& record, BestBy metric) {
 
 }  // namespace
 
+std::map<std::int64_t, double> counted_validations(std::string_view history, std::string_view key) {
+  std::map<std::int64_t, double> numbers = io::numbers_by_step(history, "validation", key);
+  for (const auto& [step, mark] : io::numbers_by_step(history, "validation", Reporter::kNotCounted))
+    numbers.erase(step);
+  return numbers;
+}
+
 Validation::Validation(const Plan& plan, comm::Communicator& communicator, Engine& engine)
     : options_(plan.settings.validation),
       workload_(plan.workload),
@@ -44,10 +52,10 @@ Validation::Validation(const Plan& plan, comm::Communicator& communicator, Engin
 void Validation::go_on(const io::TrainingRecord& from, const StepsMade& made) {
   validated_before_ = from.validated_step;
   owed_ = from.step > 0 && is_due(made) && validated_before_ < from.step;
-  const auto losses = io::numbers_by_step(from.metrics, "validation", "loss");
+  const auto losses = counted_validations(from.metrics, "loss");
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   double best = kNone, best_loss = kNone;
-  for (const auto& [step, metric] : io::numbers_by_step(from.metrics, "validation", workload_.task->best_key())) {
+  for (const auto& [step, metric] : counted_validations(from.metrics, workload_.task->best_key())) {
     patience_.saw(metric);
     const auto found = losses.find(step);
     const double loss = found != losses.end() ? found->second : kNone;
@@ -75,7 +83,7 @@ bool Validation::reaches_target(double metric) const {
   return options_.target_metric && !std::isnan(metric) && !better(*options_.target_metric, metric);
 }
 
-std::optional<Validation::Result> Validation::evaluate(std::int64_t step) {
+std::optional<Validation::Result> Validation::evaluate(std::int64_t step, Counts counts) {
   if (!workload_.validation || evaluated_step_ == step) return std::nullopt;
   communicator_.note_activity("validation", step);
   const StopWatch watch;
@@ -105,6 +113,8 @@ std::optional<Validation::Result> Validation::evaluate(std::int64_t step) {
         "validation data",
         word_of(options_.best_by), workload_.task->metric_words(), workload_.paths.validation.string()));
   }
+  last_ = score;
+  if (counts == Counts::no) return result;
   const bool is_first = std::isnan(best_metric_);
   const bool is_equal = !is_first && !better(best_metric_, score.best);
   if (is_first || better(score.best, best_metric_) || (is_equal && score.loss < best_loss_)) {
@@ -114,7 +124,6 @@ std::optional<Validation::Result> Validation::evaluate(std::int64_t step) {
   }
   target_reached_ = reaches_target(score.best);
   patience_.saw(score.best);
-  last_ = score;
   return result;
 }
 
@@ -151,7 +160,7 @@ std::string Validation::beaten_by_constant() const {
   const std::string text = beaten_by(constant, compared(*last_, task), *reached, task);
   if (text.empty()) return "";
   const bool comparable = std::string_view(task.best_key()) == (task.has_masks() ? "mean_iou" : task.metric_key());
-  if (comparable && beaten_by(constant, best_metric_, *reached, task).empty()) {
+  if (comparable && !std::isnan(best_metric_) && beaten_by(constant, best_metric_, *reached, task).empty()) {
     return fmt::format("validation {}; the best validation{} was better ({})", text,
                        best_step_ < 0 ? "" : fmt::format(", at step {},", best_step_),
                        task.format_metric(best_metric_));

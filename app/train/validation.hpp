@@ -24,6 +24,9 @@ struct StepsMade {
   bool include(const Interval& every) const noexcept { return every.lies_between(before, now); }
 };
 
+/// The numbers under `key` of the validations in a history, by step, without those that do not count.
+std::map<std::int64_t, double> counted_validations(std::string_view history, std::string_view key);
+
 /// Evaluates the network on the validation data. Tracks the best metric so far, and whether training has reached its
 /// target or its patience is over. The state is the same on all ranks.
 class Validation {
@@ -42,9 +45,12 @@ class Validation {
     Score score;
     double seconds = 0;
   };
+  /// A validation at a stop, which a run that goes on would not make, changes neither best metric nor patience, and
+  /// reaches no target.
+  enum class Counts : bool { no, yes };
   /// Collective. Evaluates the weights after `step`. Returns nullopt without validation data, or if `step` was the last
   /// one evaluated. Throws Divergence if the loss is not finite, and comm::ConsensusError if the metric is not defined.
-  std::optional<Result> evaluate(std::int64_t step);
+  std::optional<Result> evaluate(std::int64_t step, Counts counts);
 
   double seconds() const noexcept { return seconds_; }  ///< total duration of all evaluations
   double best_metric() const noexcept { return best_metric_; }

@@ -147,6 +147,23 @@ succeeds -n 2 "${patient[@]}" --patience 3 --resume
 expect_out "the last 3 validations were not better than 0\.[0-9]+: nothing is left to do"
 succeeds -n 2 "${patient[@]}" --patience 5 --resume
 expect_out "^no improvement in 5 validations at step 30 after"
+check "a validation because of --stop-at alone counts for nothing: the run goes on as if it had not stopped"
+whole=(train --data data --optimizer sgd --validation data/validation --hidden 16 --batch 10 --learning-rate 0.5 --progress off
+  --no-tensorboard --evaluate-every 4 --checkpoint-every 4 --keep 1 --steps 1000 --min-delta 2 --patience 3)
+succeeds "${whole[@]}" --run runs/unbroken
+stops_at() {
+  run "${whole[@]}" --run runs/broken --stop-at "$@"
+  expect_status 75; expect_out "^validation at step $1"
+}
+stops_at 2
+expect_no_file runs/broken/checkpoints/best
+for step in 6 10 12; do stops_at $step --resume; done
+succeeds "${whole[@]}" --run runs/broken --stop-at 0 --resume
+expect_out "^no improvement in 3 validations at step 16 after"
+metric runs/unbroken validation loss >unbroken
+metric runs/broken validation loss | grep -v -E '^(2|6|10) ' >broken
+expect_same unbroken broken
+[ "$(linked_step runs/unbroken)" = "$(linked_step runs/broken)" ] || failed "best is step $(linked_step runs/broken)"
 check "patience without a validation before the end"
 fails 2 "--patience 2 needs validations before the end, and --evaluate-every -1 makes none" \
   -n 2 "${train[@]/--evaluate-every/--report-every}" --evaluate-every -1 --patience 2 --run runs/none
