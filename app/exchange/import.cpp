@@ -39,9 +39,12 @@ void require_plausible(const io::SafetensorsFile& file, const io::TrainingRecord
   const io::NetworkIdentity& identity = record.network;
   bool plausible = identity.outputs <= elements && identity.features <= kMaxFeatures;
   if (!identity.image.empty()) {
-    plausible = plausible && identity.image.size() == 3 &&
-                std::ranges::all_of(identity.image, [](std::int64_t side) { return side <= kLongestSide; }) &&
-                identity.image[0] * identity.image[1] * identity.image[2] == identity.features;
+    const bool is_volume = identity.image.size() == 4;
+    plausible =
+        plausible && (identity.image.size() == 3 || is_volume) &&
+        std::ranges::all_of(identity.image, [](std::int64_t side) { return side >= 1 && side <= kLongestSide; }) &&
+        identity.image[0] * identity.image[1] * identity.image[2] * (is_volume ? identity.image[3] : 1) ==
+            identity.features;
   }
   for (const auto& [name, value] : network.values) {
     if (const auto* const number = std::get_if<std::int64_t>(&value)) plausible = plausible && *number <= elements;

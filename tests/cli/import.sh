@@ -34,6 +34,23 @@ succeeds info a.h5
 succeeds eval a.h5 --data data; tail -n 1 out | sed 's/.*: //' >imported
 run eval runs/a --data data; tail -n 1 out | sed 's/.*: //' >trained; expect_same trained imported
 
+check "a network over volumes with channels, too"
+python3 - <<'END' || exit 1
+import h5py, numpy as np
+r = np.random.default_rng(1)
+with h5py.File("volumes.h5", "w") as f: f["x"], f["y"] = r.normal(size=(20, 6, 6, 2, 3)).astype("f4"), r.integers(0, 2, 20)
+END
+cat >volumes.yaml <<'END'
+name: volumes
+inputs: {x: [any, any, any, any]}
+network: [conv: {channels: 2, kernel: 2}, flatten, dense: $outputs]
+END
+must_run train volumes.h5 --x x --y y --model volumes.yaml --steps 2 --run runs/volumes --progress off
+must_run export runs/volumes --out volumes.safetensors
+succeeds import volumes.safetensors --out imported.h5
+must_run export imported.h5 --out again.safetensors
+expect_same volumes.safetensors again.safetensors
+
 check "weights that are not finite are not imported"
 for value in nan inf -inf; do
   change a.safetensors spoilt.safetensors "b[4:8] = struct.pack('<f', float('$value'))"
