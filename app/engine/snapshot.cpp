@@ -9,6 +9,7 @@
 #include <fnmatch.h>
 
 #include "app/engine/chosen_checkpoint.hpp"
+#include "app/engine/gpt2_record.hpp"
 #include "app/engine/weight_file.hpp"
 #include "app/options/stored_options.hpp"
 #include "app/options/train_options.hpp"
@@ -312,6 +313,20 @@ bool CheckpointOnRank0::validated_average() const {
 
 std::string CheckpointOnRank0::checksum() const { return file_.empty() ? "" : io::stored_checksum(file_); }
 
+namespace {
+
+io::TrainingRecord network_of_gpt2(const io::SafetensorsFile& file, const io::Checkpoint& read) {
+  try {
+    return record_of_gpt2(file, read, 0);
+  } catch (const UsageError&) {
+    throw io::FileError({.file = file.file(),
+                         .what = "its tensors do not tell the number of attention heads: name the checkpoint that "
+                                 "`lockstep import` --heads makes of it"});
+  }
+}
+
+}  // namespace
+
 CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const CheckpointChoice& choice,
                                      io::IoDeadline* deadline, Accept accept)
     : communicator_(communicator) {
@@ -321,7 +336,9 @@ CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const Che
     const io::IoDeadline::Operation reading(deadline, io::IoDeadline::Kind::reading, path,
                                             seconds_to_read(deadline, path));
     if (accept == Accept::weights && io::is_safetensors_name(path) && fs::is_regular_file(path)) {
-      checkpoint_ = read_weight_file(io::SafetensorsFile(path));
+      const io::SafetensorsFile weights(path);
+      checkpoint_ = read_weight_file(weights);
+      if (names_gpt2(weights)) checkpoint_.record = network_of_gpt2(weights, checkpoint_);
       file_ = path;
       return;
     }
@@ -439,8 +456,9 @@ CheckpointOnRank0::Beginning CheckpointOnRank0::beginning_of(std::span<const Wan
     }
     misfits.push_back(fmt::format("{} has shape [{}], this network wants [{}]", tensor.name,
                                   fmt::join(stored->shape, ", "), fmt::join(tensor.shape, ", ")));
-    // A layer's bias goes with its weight.
-    const std::string layer = tensor.name.substr(0, tensor.name.rfind('/')) + "/*";
+    // A layer's bias goes with its weight. The tables of an embedding are independent of each other.
+    const bool is_table = tensor.name.ends_with("/tokens") || tensor.name.ends_with("/positions");
+    const std::string layer = is_table ? tensor.name : tensor.name.substr(0, tensor.name.rfind('/')) + "/*";
     if (std::ranges::find(remedy, layer) == remedy.end()) remedy.push_back(layer);
   }
   for (std::size_t i = 0; i < reinitialize.size(); ++i) {

@@ -10,12 +10,12 @@
 
 #include "app/data/feature_statistics.hpp"
 #include "app/engine/finite_weights.hpp"
+#include "app/engine/gpt2_record.hpp"
 #include "app/engine/weight_file.hpp"
 #include "app/exchange/network_metadata.hpp"
 #include "app/options/stored_options.hpp"
 #include "app/report/console.hpp"
 #include "app/report/figures.hpp"
-#include "app/report/program_build.hpp"
 #include "io/exchange/safetensors.hpp"
 #include "io/shards/data_description.hpp"
 #include "io/text/token_info.hpp"
@@ -23,8 +23,6 @@
 namespace lockstep::app {
 
 namespace {
-
-constexpr std::int64_t kUsualHeadSize = 64;  ///< head size in all variants of GPT-2
 
 [[noreturn]] void fail(const io::SafetensorsFile& file, const std::string& what) {
   throw io::FileError({.file = file.file(), .what = what});
@@ -106,46 +104,6 @@ void require_readable(const io::SafetensorsFile& file, const io::TrainingRecord&
   } catch (const io::FileError& error) {
     fail(file, error.what());
   }
-}
-
-const io::StoredTensor& matrix(const io::SafetensorsFile& file, const io::Checkpoint& read, const char* name) {
-  const io::StoredTensor* const found = read.find("parameters", name);
-  if (found == nullptr || found->shape.size() != 2) {
-    fail(file, fmt::format("it has no matrix for {}: it is no GPT-2 under Hugging Face's names", name));
-  }
-  return *found;
-}
-
-/// Derives the record from the shapes of GPT-2's tensors.
-io::TrainingRecord record_of_gpt2(const io::SafetensorsFile& file, const io::Checkpoint& read, std::int64_t heads) {
-  const std::vector<std::int64_t>& table = matrix(file, read, "embedding/tokens").shape;
-  const std::vector<std::int64_t>& positions = matrix(file, read, "embedding/positions").shape;
-  const std::int64_t width = table[1];
-  const auto layers = static_cast<std::int64_t>(std::ranges::count_if(
-      read.tensors, [](const io::StoredTensor& tensor) { return tensor.name.ends_with("/attention/joint/weight"); }));
-  if (heads == 0 && width % kUsualHeadSize == 0) heads = width / kUsualHeadSize;
-  if (heads == 0 || width == 0 || width % heads != 0) {
-    throw UsageError(fmt::format("{}: give --heads, which the tensors do not tell: they must divide the width, {}",
-                                 file.file().string(), width));
-  }
-  if (layers == 0) fail(file, "it has no h.0.attn.c_attn.weight: it is no GPT-2 under Hugging Face's names");
-  LearningProblem trained;
-  trained.network = model::with_defaults({.name = "gpt",
-                                          .values = {{"layers", layers},
-                                                     {"width", width},
-                                                     {"heads", heads},
-                                                     {"context", positions[0]},
-                                                     {"tied", read.find("parameters", "head/weight") == nullptr}}});
-  trained.loss.kind = model::LossKind::softmax_cross_entropy;
-  io::TrainingRecord record;
-  record.world_size = 0;
-  record.network = {.kind = "gpt", .signature = {}, .features = positions[0], .outputs = table[0], .tokens = true};
-  record.optimizer = "sgd";
-  record.configuration = network_configuration(trained);
-  record.program_version = program_version();
-  record.best_metric = std::numeric_limits<double>::quiet_NaN();
-  record.vocabulary = io::to_json(io::TokenInfo{.kind = "ids", .vocabulary = table[0]});
-  return record;
 }
 
 io::TrainingRecord record_in(const io::SafetensorsFile& file) {

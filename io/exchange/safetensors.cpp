@@ -17,6 +17,8 @@ namespace lockstep::io {
 
 namespace {
 
+constexpr std::string_view kIndexEnd = ".safetensors.index.json";  ///< list of the files of a model
+
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
 std::string padded_header(std::span<const NamedTensor> tensors, const Metadata& metadata) {
@@ -83,6 +85,11 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path file)
     throw FileError({.file = file_, .what = fmt::format("is no safetensors file: it has {} bytes", size)});
   }
   read_at(descriptor_, std::as_writable_bytes(std::span(&length, 1)), 0, file_);
+  if (file_.filename().string().ends_with(kIndexEnd)) {
+    throw FileError({.file = file_,
+                     .what = "is the index of a model in several files: save the model in one, with "
+                             "model.save_pretrained(FOLDER, max_shard_size='100GB')"});
+  }
   if (length > kMaxHeaderBytes || length > size - sizeof length) {
     throw FileError({.file = file_,
                      .what = fmt::format("is no safetensors file, or is cut off: it says that its header has {} bytes, "
@@ -133,7 +140,9 @@ std::vector<float> SafetensorsFile::read(const SafetensorsEntry& entry) const {
   return values;
 }
 
-bool is_safetensors_name(const std::filesystem::path& file) { return file.extension() == ".safetensors"; }
+bool is_safetensors_name(const std::filesystem::path& file) {
+  return file.extension() == ".safetensors" || file.filename().string().ends_with(kIndexEnd);
+}
 
 float float_from_half(std::uint16_t bits) noexcept {
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16, exponent = (bits >> 10) & 0x1fu,

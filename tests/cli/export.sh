@@ -184,11 +184,42 @@ expect_out "heads 4"
 succeeds train --data corpus --model gpt --layers 2 --width 64 --heads 1 --context 8 --batch 4 --steps 1 --initialize-from tied.safetensors --progress off --run runs/gpt
 expect_out "^  block_2/attention/joint/weight +64 x 192  the file's values$"
 
+check "config.json beside GPT-2's tensors tells the heads, and what this program cannot compute is refused"
+config() { mkdir -p hf; cp gpt2.safetensors hf/model.safetensors; echo "{\"model_type\": \"gpt2\", \"n_head\": 4$1}" >hf/config.json; }
+config ', "activation_function": "gelu_new", "layer_norm_epsilon": 1e-05, "scale_attn_weights": true'
+succeeds import hf/model.safetensors --out told.h5
+expect_out "heads 4"
+must_run export heads.h5 --out heads.safetensors
+must_run export told.h5 --out told.safetensors
+expect cmp heads.safetensors told.safetensors
+succeeds -n 2 train --data corpus --batch 4 --steps 1 --initialize-from hf/model.safetensors --progress off --run runs/told
+expect_out "64, 4 heads of 16"
+fails 2 "--heads 2: hf/config.json says n_head 4: leave --heads out" import hf/model.safetensors --heads 2 --out x.h5
+while IFS='|' read -r setting said; do
+  config ", $setting"
+  fails 1 "hf/config.json: $said" import hf/model.safetensors --out x.h5
+  fails 1 "hf/config.json: $said" -n 2 train --data corpus --steps 1 --initialize-from hf/model.safetensors --run runs/x
+done <<'END'
+"layer_norm_epsilon": 0.01|layer_norm_epsilon is 0.01, and --model gpt computes with 1e-05
+"activation_function": "gelu"|activation_function is "gelu", and --model gpt computes with gelu_new
+"scale_attn_by_inverse_layer_idx": true|scale_attn_by_inverse_layer_idx is true
+"scale_attn_weights": false|scale_attn_weights is false
+"n_head": 0|n_head is no number of attention heads
+END
+echo '{' >hf/config.json
+fails 1 "hf/config.json: it is no JSON" import hf/model.safetensors --out x.h5
+succeeds train --data corpus --batch 4 --steps 1 --initialize-from tied.safetensors --progress off --run runs/alone
+expect_out "64, 1 heads of 64"
+fails 1 "--reinitialize 'embedding/positions' leaves" \
+  train --data corpus --model gpt --context 4 --steps 1 --initialize-from tied.safetensors --run runs/x
+
 check "files that are none, damaged, or of other networks"
 fails 2 "gpt2.safetensors: give --heads, which the tensors do not tell: they must divide the width, 64" import gpt2.safetensors --heads 5 --out x.h5
 fails 1 "double.safetensors: wpe.weight is of type F64: F32, F16 and BF16 are read" import double.safetensors --out x.h5
 fails 1 "odd.safetensors: h.0.attn.rotary is no tensor of GPT-2" import odd.safetensors --out x.h5
 fails 1 "missing.safetensors: it has no block_2/feed_forward/expand/bias, which its network needs" import missing.safetensors --out x.h5
+echo '{"weight_map": {}}' >parts.safetensors.index.json
+fails 1 "parts.safetensors.index.json: is the index of a model in several files: save the model in one" import parts.safetensors.index.json --out x.h5
 head -c 3000 gpt2.safetensors >cut.safetensors
 fails 1 "cut.safetensors: is no sound safetensors file: .* it is cut off" import cut.safetensors --out x.h5
 fails 1 "gpt2.h5: is no safetensors file" import gpt2.h5 --out x.h5
