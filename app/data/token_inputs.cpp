@@ -27,6 +27,8 @@ std::vector<io::TokenNumbers> tokens_of(const model::Network& network, const io:
                       .count = range.count,
                       .vocabulary = range.vocabulary,
                       .are_lengths = range.are_lengths});
+    // The range of packed bytes is that of their type.
+    if ((is_one ? info.x.type : input->field.type) == io::FileType::uint8) continue;
     if (is_one ? !info.has_statistics : !input->has_statistics) continue;
     for (const double end : {is_one ? info.value_min : input->value_min, is_one ? info.value_max : input->value_max}) {
       if (tokens.back().takes(end)) continue;

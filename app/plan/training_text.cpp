@@ -113,25 +113,36 @@ std::string scaled_inputs_text(const Workload& workload) {
   return counted(scales, by_channel ? "channel" : "feature");
 }
 
-std::string input_text(const Plan& plan) {
-  const DataOptions& data = plan.settings.data;
-  if (plan.workload.network->sample_shape().tokens) {
-    return fmt::format("{} of text", counted(plan.workload.network->positions(), "token"));
-  }
+/// Returns how the numbers of a sample become inputs; for a network that reads only tokens, their number.
+std::string conversion_text(const Plan& plan) {
   const Workload& workload = plan.workload;
+  std::int64_t tokens = 0, lengths = 0;
+  for (const model::TokenRange& range : workload.network->token_ranges()) {
+    (range.are_lengths ? lengths : tokens) += range.count;
+  }
+  if (tokens > 0 && tokens + lengths == workload.network->sample_shape().features) return counted(tokens, "token");
+  const DataOptions& data = plan.settings.data;
   return fmt::format(
-      "normalisation {}{}, augmentation {}{}", to_text(data.normalize),
+      "normalisation {}{}, augmentation {}", to_text(data.normalize),
       workload.features.empty() ? ""
       : !workload.features.parts.empty()
           ? fmt::format(" ({} of {} inputs, each input by its own scale)",
                         counted(workload.features.mean.size(), "feature"), workload.features.parts.size())
           : fmt::format(" ({} to mean 0, deviation 1)", scaled_inputs_text(workload)),
-      to_text(data.augment),
-      workload.targets.empty()
-          ? ""
-          : fmt::format("\ntargets: {} to mean 0, deviation 1; the loss is of those, errors are {}",
-                        scaled_targets_text(workload.targets, !workload.training->info().field.empty()),
-                        workload.targets.mean.size() > 1 ? "in standard deviations" : "in the units of the data"));
+      to_text(data.augment));
+}
+
+std::string input_text(const Plan& plan) {
+  const Workload& workload = plan.workload;
+  if (workload.network->sample_shape().tokens) {
+    return fmt::format("{} of text", counted(workload.network->positions(), "token"));
+  }
+  return conversion_text(plan) +
+         (workload.targets.empty()
+              ? ""
+              : fmt::format("\ntargets: {} to mean 0, deviation 1; the loss is of those, errors are {}",
+                            scaled_targets_text(workload.targets, !workload.training->info().field.empty()),
+                            workload.targets.mean.size() > 1 ? "in standard deviations" : "in the units of the data"));
 }
 
 /// Returns "sampling: balanced, ...\n"; "" if each sample occurs once per epoch.

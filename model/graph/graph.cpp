@@ -126,7 +126,8 @@ void require_readable(const OperationKind& kind, const ValueType& input, std::si
     throw std::invalid_argument(
         is_time_major
             ? fmt::format(
-                  "reads the steps of a recurrent operation, and {} cannot: only operations that work row by row can",
+                  "reads values in the order of steps, as recurrent operations of the network do, and {} cannot: only "
+                  "operations that work row by row can",
                   kind.name)
             : fmt::format("reads a value that does not come from tokens; {} reads sequences of embedded tokens",
                           kind.name));

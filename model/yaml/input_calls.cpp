@@ -81,7 +81,7 @@ Description InputCalls::with_several(const std::vector<DeclaredInput>& declared)
     Call& part = calls_.add("slice", is_row ? name : name + "/part", {description.input}, declared[i].line);
     part.arguments["begin"] = first;
     part.arguments["end"] = first + shape->elements();
-    numbers_of_[name] = {.row = description.input, .first = first, .count = shape->elements()};
+    numbers_of_[name] = {.row = description.input, .first = first, .count = shape->elements(), .is_row = is_row};
     first += shape->elements();
     if (!is_row) series_steps_.insert(shape->extents()[0]);
     if (!is_row) {
@@ -124,6 +124,7 @@ void InputCalls::read_as_tokens(std::vector<std::string>& from, const std::strin
   tokens.arguments["count"] = input->second.count;
   tokens.arguments["vocabulary"] = embedding.get<std::int64_t>("vocabulary");
   input->second.are_tokens = true;
+  if (input->second.is_row) token_steps_.insert(input->second.count);
   from = {tokens.name};
 }
 
@@ -137,17 +138,18 @@ std::string InputCalls::lengths_of(const YamlNode& node, const Scope& scope) {
   }
   const std::string name = names[0] + "/lengths";
   if (input->second.are_tokens) return name;
-  if (series_steps_.size() != 1) {
+  const std::set<std::int64_t>& steps = series_steps_.empty() ? token_steps_ : series_steps_;
+  if (steps.size() != 1) {
     refuse(node.line, fmt::format("lengths: of which steps? The inputs have {} different numbers of them: there must "
-                                  "be one input of steps x numbers, or several with as many steps",
-                                  series_steps_.size()));
+                                  "be one input of steps x numbers or of tokens, or several with as many steps",
+                                  steps.size()));
   }
   const std::string before = calls_.present();
   Call& lengths = calls_.add("tokens", name, {input->second.row}, node.line);
   calls_.go_to(before);
   lengths.arguments["first"] = input->second.first;
   lengths.arguments["count"] = std::int64_t{1};
-  lengths.arguments["vocabulary"] = *series_steps_.begin() + 1;
+  lengths.arguments["vocabulary"] = *steps.begin() + 1;
   lengths.arguments["are-lengths"] = true;
   input->second.are_tokens = true;
   return name;

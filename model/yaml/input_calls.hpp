@@ -44,6 +44,7 @@ class InputCalls : private LineErrors {
   struct InputNumbers {
     std::string row;  ///< name of the value that contains them
     std::int64_t first = 0, count = 0;
+    bool is_row = false;  ///< the input has one extent
     bool are_tokens = false;
   };
 
@@ -58,6 +59,7 @@ class InputCalls : private LineErrors {
   CallList& calls_;
   std::map<std::string, InputNumbers> numbers_of_;  ///< by the value
   std::set<std::int64_t> series_steps_;             ///< first extents of the inputs with two or more extents
+  std::set<std::int64_t> token_steps_;              ///< extents of the inputs with one extent that are tokens
   std::size_t directions_ = 1;
 };
 

@@ -138,6 +138,31 @@ succeeds train dirty.h5 "${common[@]}" --steps 3 --precision bf16 --bf16-unit em
 must_run pack --x dirty.h5 --x-name series,length --y-name y --out packed
 succeeds eval runs/six --data packed
 
+check "tokens of different lengths, packed as bytes"
+python3 - <<'END' || exit 1
+import numpy as np
+r = np.random.default_rng(6)
+ids, length = r.integers(0, 5, (60, 7)).astype("u1"), r.integers(0, 8, 60).astype("u1")
+y = np.where(np.arange(7) < length[:, None], ids, 0).sum(1).astype("f4")
+for name, behind in ("ends", 0), ("fills", 4): np.savez(name, ids=np.where(np.arange(7) < length[:, None], ids, behind).astype("u1"), length=length, y=y)
+END
+cat >words.yaml <<'END'
+name: words
+inputs: {ids: [any], length: [any]}
+network:
+  - embedding: {vocabulary: 5, width: 4, from: ids}
+  - gru: {units: 6, steps: last, lengths: length}
+  - dense: $outputs
+END
+for data in ends fills; do
+  must_run pack $data.npz --x-name ids,length --out $data
+  succeeds train $data --model words.yaml --steps 5 --batch 20 --seed 3 --no-tensorboard --progress off --report-every 1 --run runs/$data
+  expect_out "^input: 7 tokens$"; expect_no_out "normalisation"
+done
+expect_same <(metric runs/ends train loss) <(metric runs/fills train loss)
+sed 's/vocabulary: 5/vocabulary: 4/' words.yaml >small.yaml
+fails 1 "ids holds 4, and its embedding has the tokens 0 to 3" train ends --model small.yaml --steps 5 --batch 60 --run runs/no
+
 check "the exported graph reads lengths, too"
 succeeds export runs/six --out read.onnx
 if peer=$(peer_python onnx onnxruntime h5py numpy); then
