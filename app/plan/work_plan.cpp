@@ -87,8 +87,8 @@ WorkPlan work_plan(const WorkOptions& options, const WorkFacts& facts) {
                     "--batch{}{}",
                     wanted, samples, facts.recurrent->window.empty() ? "" : " or --", facts.recurrent->window));
   }
-  // Every micro-step of every rank gets a sample, except with --reproducible: the bits would depend on the ranks.
-  const std::int64_t least = options.reproducible ? 1 : parts;
+  // Every micro-step of every rank gets a sample, unless --global-batch says how many a step has.
+  const std::int64_t least = options.global_batch > 0 || options.reproducible ? 1 : parts;
   const bool is_chosen = facts.has_batch || options.global_batch > 0;
   const std::int64_t batch = is_chosen ? wanted : usual_batch(facts, wanted);
   work.global_batch = std::min(std::max<std::int64_t>(batch, least), samples);

@@ -48,6 +48,16 @@ TEST(WorkPlanTest, NoBatchIsLargerThanTheData) {
   EXPECT_EQ(work_with_batch(options, 7, 3).largest_part, 3);
 }
 
+TEST(WorkPlanTest, TheGlobalBatchStaysAsGivenOnMoreRanks) {
+  WorkOptions options;
+  options.global_batch = 2;
+  options.accumulate = 2;
+  const WorkPlan work = work_with_batch(options, 100, 3);
+  EXPECT_EQ(work.global_batch, 2);
+  EXPECT_EQ(work.largest_part, 1);
+  EXPECT_EQ(work.steps_per_epoch, 50);
+}
+
 TEST(WorkPlanTest, EpochsMayBeFractionsAndEndWithWholeSteps) {
   WorkOptions options = options_with(10, 1);
   for (const auto& [epochs, steps] : {std::pair{0.3, 3}, {0.01, 1}, {1e-9, 1}, {2.0, 20}, {2.05, 21}}) {
