@@ -51,11 +51,21 @@ std::string content_of(const fs::path& file) {
   return *std::move(content);
 }
 
+/// A tokenizer that works otherwise than GPT-2's.
+class OtherTokenizer : public FileError {
+ public:
+  using FileError::FileError;
+};
+
 /// Runs `work`, and adds the file's name and a remedy to its errors.
 template <class Work>
 auto about(const fs::path& file, Work work) {
   try {
     return work();
+  } catch (const OtherTokenizer& error) {
+    throw FileError(fmt::format(
+        "{}: {}; tokenize with the program that it belongs to, and `lockstep pack --format tokens` takes the tokens",
+        file.string(), error.what()));
   } catch (const FileError& error) {
     throw FileError(fmt::format("{}: {}; copy it again from where it comes from", file.string(), error.what()));
   }
@@ -140,27 +150,37 @@ bool is_absent(const json& object, const char* key) {
 void require_absent(const json& object, std::string_view of, std::initializer_list<const char*> keys) {
   for (const char* const key : keys) {
     if (!is_absent(object, key))
-      throw FileError(fmt::format("{}'s {} is in use, which GPT-2's tokenizer has not", of, key));
+      throw OtherTokenizer(fmt::format("{}'s {} is in use, which GPT-2's tokenizer has not", of, key));
   }
+}
+
+/// True if the post_processor leaves a text's tokens as they are.
+bool adds_no_tokens(const json& after) {
+  const std::string type = text_entry(after, "type");
+  if (type == "ByteLevel") return true;
+  if (type == "Sequence") return std::ranges::all_of(list_entry(after, "processors"), adds_no_tokens);
+  if (type != "TemplateProcessing") return false;
+  const json& single = list_entry(after, "single");
+  return single.size() == 1 && single[0].is_object() && single[0].contains("Sequence");
 }
 
 /// Requires GPT-2's values of all settings in tokenizer.json that change the tokens.
 void require_as_gpt2(const json& all) {
   require_absent(all, "the tokenizer", {"normalizer"});
   const json& model = entry(all, "model");
-  if (text_entry(model, "type") != "BPE") throw FileError("its model is not of the type BPE");
+  if (text_entry(model, "type") != "BPE") throw OtherTokenizer("its model is not of the type BPE");
   require_absent(
       model, "the model",
       {"dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "ignore_merges"});
   const json& words = entry(all, "pre_tokenizer");
   const bool by_bytes = words.is_object() && text_entry(words, "type") == "ByteLevel";
   if (!by_bytes || (words.contains("use_regex") && words["use_regex"] != true)) {
-    throw FileError("it cuts words in another way than GPT-2 (its pre_tokenizer is not ByteLevel with use_regex)");
+    throw OtherTokenizer("it cuts words in another way than GPT-2 (its pre_tokenizer is not ByteLevel with use_regex)");
   }
   require_absent(words, "the pre_tokenizer", {"add_prefix_space"});
   const auto after = all.find("post_processor");
-  if (after != all.end() && !after->is_null() && text_entry(*after, "type") != "ByteLevel") {
-    throw FileError("its post_processor adds tokens to every text, which GPT-2's does not");
+  if (after != all.end() && !after->is_null() && !adds_no_tokens(*after)) {
+    throw OtherTokenizer("its post_processor adds tokens to every text, which GPT-2's does not");
   }
 }
 

@@ -21,6 +21,7 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 std::vector<std::string> words_of(std::string_view text) {
   std::vector<std::string> words;
@@ -254,7 +255,32 @@ TEST(TokenizerFilesTest, ATokenizerThatWorksOtherwiseIsRefused) {
   EXPECT_THAT(refusal("{\"model\": {\"type\": \"BPE\"}, \"pre_tokenizer\": {\"type\": \"Split\"}}"),
               HasSubstr("another way than GPT-2"));
   EXPECT_THAT(refusal("{\"normalizer\": {\"type\": \"NFC\"}, \"model\": {\"type\": \"BPE\"}}"),
-              HasSubstr("normalizer"));
+              AllOf(HasSubstr("normalizer"), HasSubstr("--format tokens"), Not(HasSubstr("copy it again"))));
+}
+
+TEST(TokenizerFilesTest, APostProcessorMayAddNothing) {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::string& after) {
+    write_text(folder.path() / "tokenizer.json",
+               "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": []}, \"pre_tokenizer\": {\"type\": "
+               "\"ByteLevel\"}, \"post_processor\": " +
+                   after + "}");
+    return error_text<FileError>([&] { read_tokenizer_files(folder.path()); });
+  };
+  const std::string text = "{\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}",
+                    end = "{\"SpecialToken\": {\"id\": \"<end>\", \"type_id\": 0}}";
+  const auto of = [](const std::string& single) {
+    return "{\"type\": \"TemplateProcessing\", \"single\": [" + single + "], \"special_tokens\": {}}";
+  };
+  for (const std::string& nothing : {std::string("null"), std::string("{\"type\": \"ByteLevel\"}"), of(text),
+                                     "{\"type\": \"Sequence\", \"processors\": [" + of(text) + "]}"}) {
+    EXPECT_THAT(refusal(nothing), HasSubstr("no token for byte")) << "the vocabulary is read";
+  }
+  for (const std::string& something :
+       {of(text + ", " + end), of(text + ", " + text), std::string("{\"type\": \"Bert\"}"),
+        "{\"type\": \"Sequence\", \"processors\": [" + of(text + ", " + end) + "]}"}) {
+    EXPECT_THAT(refusal(something), HasSubstr("adds tokens to every text"));
+  }
 }
 
 }  // namespace
