@@ -132,7 +132,8 @@ std::optional<std::string> CsvColumn::complaint(const std::string& file, bool te
   if (categories_.size() > kMaxCategories) {
     return fmt::format(
         "{}: {} holds more than {} different texts (the first is \"{}\"), which are no categories: leave it out with "
-        "--ignore-columns, or make it the name of each sample with --id-column",
+        "--ignore-columns, make it the name of each sample with --id-column, or, to learn from the texts, store the "
+        "tokens and the labels as arrays of HDF5 or NPZ",
         file, text_, kMaxCategories, csv_shown(first_text_->cell));
   }
   if (categorical_) return std::nullopt;
