@@ -1,7 +1,9 @@
 #include "app/evaluate/scorer.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
+#include <set>
 
 #include "app/data/network_input.hpp"
 #include "app/engine/answer_metric.hpp"
@@ -61,8 +63,9 @@ void Scorer::score(std::int64_t first, std::span<float> scores, std::span<std::b
 /// With several losses: converts the columns of each loss to its predictions.
 void Scorer::convert_columns(std::span<float> scores) {
   if (units_ == Units::of_data) subject_.target_scale().undo(scores);
+  std::set<std::int64_t> converted;  // first columns: several losses may judge one target
   for (const model::LossTerm& loss : subject_.losses()) {
-    if (model::is_of_numbers(loss.kind)) continue;
+    if (model::is_of_numbers(loss.kind) || !converted.insert(loss.first).second) continue;
     for (std::size_t row = 0; row < scores.size() / outputs_; ++row) {
       const std::span<float> own =
           scores.subspan(row * outputs_ + static_cast<std::size_t>(loss.first), static_cast<std::size_t>(loss.columns));

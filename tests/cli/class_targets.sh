@@ -85,6 +85,20 @@ succeeds report runs/1
 succeeds train --resume --run runs/1 --steps 8
 expect_out 'continuing after step 5'
 
+check "two losses of one class: what predict writes are its probabilities"
+network twice '- {loss: mean-squared-error, with: mass}' '- {loss: softmax-cross-entropy, with: kind, classes: 4}' \
+  '- {loss: soft-cross-entropy, with: kind, weight: 0.5}'
+must_run train train.h5 --x x --y mass,kind --model twice.yaml "${plain[@]}" --learning-rate 0.3 --global-batch 48 --steps 40 --run runs/twice
+rm -f one.json
+succeeds eval runs/twice --data test.h5 --json one.json
+succeeds predict runs/twice --data test.h5 --out p.h5 --force
+python3 - <<'END' >out 2>err || failed "the predictions have another loss"
+import h5py, json, numpy as np
+said = json.loads(open("one.json").readline())
+with h5py.File("p.h5") as p, h5py.File("test.h5") as f: right = p["scores"][:, 1:][np.arange(21), f["kind"][:]]
+assert abs(-np.log(right.astype(float)).mean() / said["loss_kind_softmax_cross_entropy"] - 1) < 1e-4, said
+END
+
 check "the accuracy of the class chooses the best checkpoint, at any number of ranks"
 for n in 1 3 5; do
   succeeds -n $n train packed --validation packed-test --x x --y mass,kind --model both.yaml "${plain[@]}" --learning-rate 0.3 --global-batch 6 --epochs 20 \
