@@ -80,7 +80,7 @@ std::vector<RunGroup> groups_of(const std::vector<RunHistory>& runs) {
   constexpr std::size_t kDigits = 8;  // beginning of the identity
   for (RunGroup& group : groups) {
     if (titles[group.title] == 1) continue;
-    group.title += fmt::format(" with the contents {}", group.runs[0].validation_data.substr(0, kDigits));
+    group.title += fmt::format(", recorded as {}", group.runs[0].validation_data.substr(0, kDigits));
   }
   return groups;
 }

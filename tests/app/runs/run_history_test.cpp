@@ -185,15 +185,15 @@ TEST_F(RunsTest, OnlyTheSameMetricOnTheSameDataIsCompared) {
   EXPECT_EQ(groups_of(runs).size(), 3u);
 }
 
-TEST_F(RunsTest, GroupsOfOnePathSayWhichContentsTheyHave) {
+TEST_F(RunsTest, GroupsOfOnePathSayHowTheirDataAreRecorded) {
   make("1", 0.5), make("2", 0.9), make("3", 0.7);
   std::vector<RunHistory> runs = read_runs({folder_});
   runs[0].validation_data = "0123456789", runs[1].validation_data = "9876543210";
   runs[2].validation_data = "0123456789";
   const std::vector<RunGroup> groups = groups_of(runs);
   ASSERT_EQ(groups.size(), 2u);
-  EXPECT_EQ(groups[0].title, "accuracy on /data/<odd> with the contents 01234567");
-  EXPECT_EQ(groups[1].title, "accuracy on /data/<odd> with the contents 98765432");
+  EXPECT_EQ(groups[0].title, "accuracy on /data/<odd>, recorded as 01234567");
+  EXPECT_EQ(groups[1].title, "accuracy on /data/<odd>, recorded as 98765432");
 }
 
 TEST_F(RunsTest, ARunOfAnOlderVersionIsComparedByItsFilesAlone) {
