@@ -305,10 +305,25 @@ std::int64_t tokens_per_sample(const NetworkOptions& options) {
 
 namespace {
 
+/// Makes a field of an output that is one row of all its numbers.
+void arrange_row(const SampleShape& shape, Description& description) {
+  if (!shape.is_field || shape.grid.empty()) return;
+  Numbers field = shape.grid;
+  field.push_back(shape.outputs);
+  ParameterTable table;
+  ActivationTable state;
+  const Graph graph(description, table, state, operation_kinds());
+  const Shape& output = graph.values()[graph.output()].type.shape;
+  if (output.count() > 1 || output.elements() != Shape(field).elements()) return;
+  description.calls.push_back(
+      {.kind = "reshape", .name = "output as a field", .from = {}, .arguments = {{"shape", std::move(field)}}});
+}
+
 std::unique_ptr<Network> make_from_text(const NetworkKind& kind, const NetworkOptions& options,
                                         const SampleShape& shape) {
-  const Description description = expand(kind, options, shape);
+  Description description = expand(kind, options, shape);
   try {
+    arrange_row(shape, description);
     return std::make_unique<Network>(description, shape, signature_of(kind, options, shape, description));
   } catch (const std::invalid_argument& error) {
     const std::string what = error.what();

@@ -283,6 +283,21 @@ succeeds -n 2 train --data times.h5 "${names[@]}" --validation times.h5 --model 
 succeeds eval runs/times --report
 awk '$2 == 1 { lines += 1; if ($4 > 2) lines = 9 } END { exit lines != 1 }' out || failed "errors of times"
 
+check "the output may be one row of all numbers"
+printf '%s\n' 'name: net' 'network:' '- flatten' '- {dense: {units: 60, name: last}}' >row.yaml
+{ cat row.yaml; echo '- reshape: [6, 5, 2]'; } >reshaped.yaml
+for file in row reshaped; do
+  succeeds -n 2 train --data packed --validation test.h5 "${names[@]}" --model $file.yaml "${plain[@]}" --steps 3 --run runs/$file
+  metric runs/$file train loss >$file.curve
+  succeeds predict runs/$file --out $file.h5
+done
+expect_same row.curve reshaped.curve
+python3 -c "
+import h5py
+a, b = (h5py.File(f)['scores'][:] for f in ('row.h5', 'reshaped.h5'))
+assert a.shape == (11, 6, 5, 2) and (a == b).all()" || failed "predictions of a row"
+succeeds export runs/row --format onnx --out row.onnx
+
 check "a run resumes bit for bit"
 succeeds -n 2 train --data packed --model net.yaml "${plain[@]}" --global-batch 8 --steps 6 --checkpoint-every 3 --keep 9 --run runs/whole-run
 succeeds -n 2 train --data packed --model net.yaml "${plain[@]}" --global-batch 8 --steps 3 --run runs/half
@@ -295,10 +310,10 @@ refused 2 "the network's output is 4 x 6 x 2 of each sample, and fields of 8 x 1
   --data fine.h5 --x low --y high --model net.yaml
 printf '%s\n' 'name: net' 'network:' '- conv: {channels: 3, kernel: 3}' >three.yaml
 refused 2 'fields of 6 x 5 with 2 channels ask for 6 x 5 x 2: end with `conv: \{channels: \$outputs, kernel: 1\}`' --data packed --model three.yaml
-printf '%s\n' 'name: net' 'network:' '- flatten' '- dense: 60' >row.yaml
-refused 2 'ask for 6 x 5 x 2: end with `reshape: \[6, 5, 2\]`' --data packed --model row.yaml
-printf '%s\n' '- reshape: [6, 5, 2]' >>row.yaml
-succeeds -n 2 train --data packed --model row.yaml "${plain[@]}" --steps 2 --run runs/row
+printf '%s\n' 'name: net' 'network:' '- conv: {channels: 2, kernel: 3}' '- reshape: [30, 2]' >flat.yaml
+refused 2 'ask for 6 x 5 x 2: end with `reshape: \[6, 5, 2\]`' --data packed --model flat.yaml
+printf '%s\n' 'name: net' 'network:' '- flatten' '- dense: 59' >short.yaml
+refused 2 "the network's output is 59 of each sample, and fields of 6 x 5 with 2 channels ask for" --data packed --model short.yaml
 refused 2 '--augment moves the pixels of samples, and not the numbers at the positions of their fields' --data packed --augment flip --model net.yaml
 refused 2 '--loss soft-cross-entropy needs probabilities of the classes of a sample, and the data hold fields' \
   --data packed --loss soft-cross-entropy --model net.yaml
