@@ -279,6 +279,27 @@ void inspect_job_data(comm::Communicator& communicator, const TrainOptions& opti
   });
 }
 
+namespace {
+
+/// Throws UsageError if the initial weights, or their document token, belong to another vocabulary than the data.
+/// Returns a warning if nobody can tell.
+std::string compare_tokens(const io::TrainingRecord& initial, const TrainOptions& options,
+                           const std::optional<io::TokenInfo>& tokens, const std::filesystem::path& path) {
+  if (!tokens) return "";
+  const io::TokenInfo before = io::token_info_from_json(initial.vocabulary);
+  if (io::same_vocabulary(before, *tokens)) return "";
+  const std::string warning = options.start.reinitialize.empty() ? compare_vocabularies(before, *tokens, path) : "";
+  const std::string name(model::kDocumentToken);
+  const auto token = options.network.values.find(name);
+  if (token == options.network.values.end() || options.is_given(name)) return warning;
+  throw UsageError(
+      fmt::format("{} was made with another vocabulary than the data of the initial weights, whose document token "
+                  "is {}: give --{} the token of these data",
+                  path.string(), model::to_text(token->second), name));
+}
+
+}  // namespace
+
 Workload open_workload(comm::Communicator& communicator, const TrainOptions& options, io::IoDeadline* deadline,
                        const Origin& origin) {
   inspect_job_data(communicator, options);
@@ -296,7 +317,13 @@ Workload open_workload(comm::Communicator& communicator, const TrainOptions& opt
       known = KnownData{.description = io::data_description_from_json(source->data_description)};
       if (resumed == nullptr && !options.start.reinitialize.empty()) known->fit = KnownData::Fit::wanted;
     }
+    std::string warning;
+    if (initial != nullptr && !initial->vocabulary.empty()) {
+      const auto training = open_dataset(data_format(options), paths.training, deadline, shared);
+      warning = compare_tokens(*initial, options, training->info().tokens, paths.training);
+    }
     workload = prepare_workload(options, world, deadline, shared, known ? &*known : nullptr);
+    if (!warning.empty()) workload.warnings.push_back(std::move(warning));
   });
   // Different data on some rank could have another number of features, which later collectives rely on.
   comm::require_equal(communicator,

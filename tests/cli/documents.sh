@@ -183,6 +183,13 @@ refused="give the number of the token that begins each document"
 fails 2 "--document-token #a: text/train has no single token with this text: $refused" train text/train "${gpt[@]}" --document-token "#a" --run runs/no
 fails 2 "--document-token Z: text/train.* is not in the vocabulary.*: $refused" train text/train "${gpt[@]}" --document-token Z --run runs/no
 fails 2 "--document-token #: only data with a vocabulary tell which token has this text" bench step "${gpt[@]}" --document-token "#"
+check "the document token of another vocabulary is not taken over"
+tr -d g <train.txt >other.txt && must_run pack --format text --tokenizer char --x other.txt --out other
+fails 2 'other was made with another vocabulary .*--vocabulary-from' train other --initialize-from runs/number --steps 1 --run runs/no
+fails 2 "other was made with another vocabulary .*document token is $id: give --document-token" \
+  train other --initialize-from runs/number --reinitialize 'embedding/*' --steps 1 --run runs/no
+succeeds train other --initialize-from runs/number --reinitialize 'embedding/*' --model gpt --document-token "#" --steps 1 --run runs/other
+
 check "what --document-token cannot do is said"
 fails 2 "--document-token 40: the tokens are 0 to " train text/train "${gpt[@]}" --document-token 40 --run runs/no
 fails 2 "--document-token" train text/train "${gpt[@]}" --document-token -1 --run runs/no
