@@ -35,7 +35,7 @@ struct NetworkOption {
 // Options of every network.
 NetworkOption weight_init_option();
 NetworkOption bias_init_option();
-/// Option of every language model.
+/// Option of every language model: the number of a token, or its text until the vocabulary of the data is known.
 inline constexpr std::string_view kDocumentToken = "document-token";
 NetworkOption document_token_option();
 
