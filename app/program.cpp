@@ -26,6 +26,7 @@
 #include "comm/session/rendezvous.hpp"
 #include "comm/session/this_process.hpp"
 #include "io/files/hdf5_file.hpp"
+#include "io/files/unknown_name.hpp"
 #include "io/text/visible_text.hpp"
 #include "model/cpu_code.hpp"
 #include "model/device.hpp"
@@ -231,6 +232,10 @@ class FailedEnd {
       return fail_alone(
           "out of memory; a smaller batch or network, or fewer ranks per host, need less "
           "(`lockstep train --dry-run` prints how much)");
+    } catch (const io::UnknownName& error) {
+      if (session_ != nullptr && session_->size() > 1) return fail_alone(io::visible_line(error.what()));
+      say_usage_errors(request_, {io::visible_line(error.what())});
+      return kExitWrongUsage;
     } catch (const io::FileError& error) {  // file names may contain line breaks
       return fail_alone(io::visible_line(error.what()));
     } catch (const std::exception& error) {

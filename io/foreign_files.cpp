@@ -29,6 +29,7 @@
 #include "io/datasets/hdf5_listing.hpp"
 #include "io/datasets/shard_set.hpp"
 #include "io/files/durable_file.hpp"
+#include "io/files/unknown_name.hpp"
 #include "io/shards/shard_file.hpp"
 
 namespace lockstep::io {
@@ -47,6 +48,7 @@ constexpr std::string_view kUnwrittenToo = "unwritten-too", kMissingToo = "missi
 // Exit codes of the child. Any other code, such as a sanitizer's, is a crash.
 constexpr int kSound = 0;
 constexpr int kRefused = 3;
+constexpr int kUnknownName = 4;
 
 using InspectionProgress = std::function<void(std::string_view)>;
 
@@ -271,6 +273,7 @@ void await_verdict(InspectingChild& child, const ForeignFiles& files, const Insp
   const int status = child.wait();
   if (WIFEXITED(status) && WEXITSTATUS(status) == kSound) return;
   if (error && WIFEXITED(status) && WEXITSTATUS(status) == kRefused) throw FileError(*error);
+  if (error && WIFEXITED(status) && WEXITSTATUS(status) == kUnknownName) throw UnknownName(*error);
   refuse_as_damaged(file, death_in_words(status));
 }
 
@@ -278,7 +281,7 @@ void await_verdict(InspectingChild& child, const ForeignFiles& files, const Insp
 
 void inspect(const ForeignFiles& files, const InspectionProgress& progress) {
   std::set<std::filesystem::path> parts;  // files that other files of the folder take data from
-  std::vector<std::pair<std::filesystem::path, FileError>> refused;
+  std::vector<std::pair<std::filesystem::path, std::exception_ptr>> refused;
   for (const std::filesystem::path& path : list_hdf5_files(files.path).files) {
     progress(path.string());
     if (is_checkpoint(path)) continue;
@@ -290,12 +293,12 @@ void inspect(const ForeignFiles& files, const InspectionProgress& progress) {
       for (std::size_t i = 0; i < file.targets(); ++i) {
         read_some(file, file.target(i), std::numeric_limits<std::size_t>::max(), progress);
       }
-    } catch (const FileError& error) {
-      refused.emplace_back(path, error);
+    } catch (const FileError&) {
+      refused.emplace_back(path, std::current_exception());
     }
   }
   for (const auto& [path, error] : refused) {
-    if (!parts.contains(same_path(path))) throw error;
+    if (!parts.contains(same_path(path))) std::rethrow_exception(error);
   }
 }
 
@@ -319,6 +322,9 @@ int answer_inspection(std::span<const char* const> words) {
                 fmt::format("{}: is damaged: reading it takes more memory than there is; copy it again, or make it "
                             "again from its source",
                             file));
+  } catch (const UnknownName& error) {
+    report_line(kErrorLine, error.what());
+    return kUnknownName;
   } catch (const std::exception& error) {
     report_line(kErrorLine, error.what());
   }

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "comm/consensus.hpp"
+#include "app/plan/common_result.hpp"
 
 namespace lockstep::app {
 
@@ -14,7 +14,7 @@ constexpr const char* kPacking = "packing";
 }  // namespace
 
 void PackRanks::all_succeed(const std::function<void()>& work) {
-  comm::all_succeed(communicator_, [&] {
+  all_succeed_or_usage(communicator_, [&] {
     const comm::LongOperation packing(communicator_, kPacking);
     work();
   });

@@ -5,6 +5,7 @@
 
 #include "app/options/usage_error.hpp"
 #include "comm/consensus.hpp"
+#include "io/files/unknown_name.hpp"
 #include "io/text/visible_text.hpp"
 
 namespace lockstep::app {
@@ -23,6 +24,8 @@ void all_succeed_or_usage(comm::Communicator& communicator, const std::function<
     try {
       work();
     } catch (const UsageError& error) {
+      misuse = io::visible_line(error.what());
+    } catch (const io::UnknownName& error) {
       misuse = io::visible_line(error.what());
     }
   });

@@ -17,6 +17,7 @@
 #include "io/datasets/shard_set.hpp"
 #include "io/files/checksum.hpp"
 #include "io/files/element_cast.hpp"
+#include "io/files/unknown_name.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -71,8 +72,8 @@ struct ShardedDataset::Files : ShardContents {
       const IoDeadline::Operation looking(options.deadline, IoDeadline::Kind::reading, shard.file);
       if (is_packed(options.path)) require_checksummed_structure(shard.file);
       if (Hdf5File(shard.file, Hdf5File::Access::read).has(options.weight)) continue;
-      throw FileError(fmt::format("{}: has no data set {} with the weights of its samples: --sample-weight names it",
-                                  shard.file.string(), options.weight));
+      throw UnknownName(fmt::format("{}: has no data set {} with the weights of its samples: --sample-weight names it",
+                                    shard.file.string(), options.weight));
     }
     weights.emplace(options.path, options.weight, "", options.deadline);
     const StoredField& stored = weights->file(0).fields()[0];

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "io/files/file_error.hpp"
+#include "io/files/unknown_name.hpp"
 #include "io/text/shell_word.hpp"
 #include "io/text/utf8.hpp"
 #include "io/text/visible_text.hpp"
@@ -245,8 +246,8 @@ std::size_t CsvTable::find(const std::string& wanted, std::string_view what) con
     index += columns;
   }
   if (index >= 0 && index < columns) return static_cast<std::size_t>(index);
-  throw FileError(fmt::format("{}: has no {} column {}; it has {} columns{}{}{}", file_.string(), what, wanted, columns,
-                              names_.empty() ? "" : ": ", csv_listed(names_), separator_hint()));
+  throw UnknownName(fmt::format("{}: has no {} column {}; it has {} columns{}{}{}", file_.string(), what, wanted,
+                                columns, names_.empty() ? "" : ": ", csv_listed(names_), separator_hint()));
 }
 
 bool CsvTable::left_out(const CsvRecords& record) const {

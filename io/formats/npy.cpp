@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "io/files/unknown_name.hpp"
 #include "io/formats/array_source.hpp"
 #include "io/formats/zip_archive.hpp"
 #include "io/shards/shard_file.hpp"
@@ -110,7 +111,7 @@ std::string array_name(const ZipMember& member) {
                                            : member.name;
 }
 
-/// The arrays of these names; throws FileError that lists those that are there.
+/// The arrays of these names; throws UnknownName that lists those that are there.
 std::vector<NamedArray> arrays_of(const std::filesystem::path& file, const std::vector<ZipMember>& members,
                                   const std::vector<std::string>& names, std::string_view option) {
   std::vector<NamedArray> arrays;
@@ -119,8 +120,9 @@ std::vector<NamedArray> arrays_of(const std::filesystem::path& file, const std::
     if (found == members.end()) {
       std::vector<std::string> all;
       std::ranges::transform(members, std::back_inserter(all), array_name);
-      fail(file, fmt::format("has no array {}; it holds {}: --{} names one", name,
-                             all.empty() ? "none" : fmt::format("{}", fmt::join(visible_lines(all), ", ")), option));
+      throw UnknownName(fmt::format("{}: has no array {}; it holds {}: --{} names one", file.string(), name,
+                                    all.empty() ? "none" : fmt::format("{}", fmt::join(visible_lines(all), ", ")),
+                                    option));
     }
     arrays.push_back({.name = name, .open = [file, member = *found] { return read_header(ByteReader(file, member)); }});
   }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "io/files/checksum.hpp"
+#include "io/files/unknown_name.hpp"
 #include "io/text/utf8.hpp"
 
 namespace lockstep::io {
@@ -327,8 +328,8 @@ StoredField ShardFile::describe(const Hdf5File& file, const std::string& role, c
     throw FileError({.file = path_, .what = fmt::format("{} {}", dataset, why)});
   }
   if (!file.has(dataset)) {
-    throw FileError(fmt::format("{}: has no dataset {}; it holds {}: choose with --{} (`pack`: --{}-name)",
-                                path_.string(), dataset, datasets_in(file), role, role));
+    throw UnknownName(fmt::format("{}: has no dataset {}; it holds {}: choose with --{} (`pack`: --{}-name)",
+                                  path_.string(), dataset, datasets_in(file), role, role));
   }
   if (attributes_) file.require_plain(dataset);
   const DatasetLayout layout = file.layout(dataset);

@@ -102,12 +102,12 @@ sed 's/inputs: .*/inputs: {x: [5], y: [3]}/; s/from: a$/from: x/; s/from: b$/fro
 must_run pack --x xy.h5 --x-name x,y --y-name lab --out xy
 must_run train xy --model xy.yaml "${common[@]}" --run runs/xy
 succeeds predict runs/xy --data xy-alone.h5 --out p.h5 --force  # y, which usually names the targets, is an input
-fails 1 "inputs.h5: has no dataset mass; it holds a, b" pack --x inputs.h5 --x-name a,b --y-name mass,place --out none
+fails 2 "inputs.h5: has no dataset mass; it holds a, b" pack --x inputs.h5 --x-name a,b --y-name mass,place --out none
 
-fails 1 "two.h5: has no dataset typo; it holds a, b, mass, place" pack --x two.h5 --x-name a --y-name typo --out none
-fails 1 "two.h5: has no dataset typo" info two.h5 --x a --y typo
-fails 1 "series.h5: has no dataset typo; it holds s, t" train series.h5 --x s --y typo --window 8 --model linear "${common[@]}" --run runs/no
-fails 1 "two.h5: has no dataset typo" predict runs/direct --data two.h5 --y mass,typo,place --out p.h5 --force
+fails 2 "two.h5: has no dataset typo; it holds a, b, mass, place" pack --x two.h5 --x-name a --y-name typo --out none
+fails 2 "two.h5: has no dataset typo" info two.h5 --x a --y typo
+fails 2 "series.h5: has no dataset typo; it holds s, t" train series.h5 --x s --y typo --window 8 --model linear "${common[@]}" --run runs/no
+fails 2 "two.h5: has no dataset typo" predict runs/direct --data two.h5 --y mass,typo,place --out p.h5 --force
 expect_no_file none
 
 check "an order of extents names the dataset, also the only one, once"
@@ -205,7 +205,7 @@ metric runs/masks1 validation mean_iou | tail -n 1 | awk '{ exit !($2 > 0.6) }' 
   failed "mean IoU $(metric runs/masks1 validation mean_iou | tail -n 1)"
 succeeds -n 2 eval runs/masks1 --report
 expect_out 'IoU'
-fails 1 "inputs.h5: has no dataset image" -n 2 predict runs/masks1 --data inputs.h5 --x image,table --out m.h5
+fails 2 "inputs.h5: has no dataset image" -n 2 predict runs/masks1 --data inputs.h5 --x image,table --out m.h5
 succeeds -n 2 predict runs/masks1 --data masks.h5 --x image,table --y mask --out m.h5
 python3 -c "
 import h5py

@@ -51,8 +51,8 @@ succeeds -n 2 eval runs/found
 expect_out "60 samples"
 succeeds eval runs/found --data found.h5 --x features --y species
 expect_out "240 samples"
-fails 1 "has no dataset species" eval runs/found --data half.h5 --x species
-fails 1 "has no dataset x; it holds features, species, weight: choose with --x" $train --data three.h5 --run runs/three
+fails 2 "has no dataset species" eval runs/found --data half.h5 --x species
+fails 2 "has no dataset x; it holds features, species, weight: choose with --x" $train --data three.h5 --run runs/three
 
 check "what is there is not said to be missing"
 python3 - <<'END'
@@ -76,7 +76,7 @@ fails 1 'pictures: holds no HDF5 file; .*`lockstep pack` makes shards of images,
 check "data sets inside groups"
 succeeds $train --data groups.h5 --validation 0.25 --run runs/groups
 expect_err "takes train/x for the samples and train/y for the labels"; learns runs/groups
-fails 1 "has no dataset x; it holds test/species, train/species, test/data/features, train/data/features: choose with --x" \
+fails 2 "has no dataset x; it holds test/species, train/species, test/data/features, train/data/features: choose with --x" \
   $train --data parts.h5 --run runs/parts
 succeeds $train --data parts.h5 --x train/data/features --y train/species --validation 0.25 --run runs/parts
 learns runs/parts

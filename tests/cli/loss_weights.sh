@@ -181,7 +181,7 @@ sed '5s/^\([^,]*,[^,]*,[^,]*,\)[^,]*/\1-3/' table.csv >bad.csv
 fails 1 'bad.csv:5: the weight in column 3 \(w\) is "-3": a weight is a number of 0 or more' \
   pack --x bad.csv --label-column label --sample-weight w --out none
 fails 2 "sample-weight.*label-column" pack --x table.csv --sample-weight w --out none
-fails 1 "table.csv: has no weight column v; it has 8 columns" pack --x table.csv --label-column label --sample-weight v --out none
+fails 2 "table.csv: has no weight column v; it has 8 columns" pack --x table.csv --label-column label --sample-weight v --out none
 
 check "what does not go together is refused"
 ranks=2
@@ -197,7 +197,7 @@ refused 2 "--class-weight needs samples of which each has one class, and the dat
 refused 2 "--class-weight: every training sample has the weight 0" --data classes.h5 --class-weight 0,0,0
 refused 2 "--sample-weight: every training sample has the weight 0" --data zero.h5 --sample-weight w
 ranks=2
-refused 1 "classes.h5: has no data set v with the weights of its samples: --sample-weight names it" --data classes.h5 --sample-weight v
+refused 2 "classes.h5: has no data set v with the weights of its samples: --sample-weight names it" --data classes.h5 --sample-weight v
 refused 1 "zero.h5: wide holds 2 numbers for each sample: a weight is one" --data zero.h5 --sample-weight wide
 refused 1 "zero.h5: short holds 239 weights, and there are 240 samples" --data zero.h5 --sample-weight short
 refused 1 "negative.h5: sample 17 has the weight -1: a weight is a number of 0 or more" --data negative.h5 --sample-weight w
