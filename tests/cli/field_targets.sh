@@ -33,6 +33,7 @@ write("last.h5", state=x, after=y[..., :1] * 1000)
 write("whole.h5", state=x, after=np.round(50 * y[..., 0] * 1000).astype("i2"))    # whole numbers
 write("rows.h5", state=x, after=y.mean((1, 2)))
 write("times.h5", state=x, after=np.stack([1.7e9 + x[..., 0].astype(float), x[..., 1]], -1))  # float64
+write("emulator.h5", x=x.mean((1, 2)), y=y)
 write("scalar.h5", state=x, small=y[..., 0], mean=y[..., 1].mean((1, 2)))
 fine = np.stack([smooth(30, 8, 12) for _ in range(2)], -1).astype("f4")
 write("fine.h5", low=fine.reshape(30, 4, 2, 6, 2, 2).mean((2, 4)), high=fine)
@@ -282,6 +283,13 @@ succeeds -n 2 train --data times.h5 "${names[@]}" --validation times.h5 --model 
   --no-tensorboard --progress off --run runs/times
 succeeds eval runs/times --report
 awk '$2 == 1 { lines += 1; if ($4 > 2) lines = 9 } END { exit lines != 1 }' out || failed "errors of times"
+
+check "fields from rows of numbers, whose order is given"
+printf '%s\n' 'name: net' 'network:' '- dense: 90' '- reshape: [6, 5, 3]' '- conv: {channels: $outputs, kernel: 3}' >emulator.yaml
+succeeds -n 2 train --data emulator.h5 --layout y=nhwc --model emulator.yaml "${plain[@]}" --validation 0.25 --steps 3 --run runs/emulator
+expect_out 'fields of 6 x 5 with 2 channels'
+succeeds predict runs/emulator --out emulator-out.h5
+python3 -c "import h5py; assert h5py.File('emulator-out.h5')['scores'].shape == (6, 6, 5, 2)" || failed "shape of fields from rows"
 
 check "the output may be one row of all numbers"
 printf '%s\n' 'name: net' 'network:' '- flatten' '- {dense: {units: 60, name: last}}' >row.yaml
