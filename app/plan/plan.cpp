@@ -27,6 +27,7 @@
 #include "comm/consensus.hpp"
 #include "comm/device_communicator.hpp"
 #include "io/files/file_error.hpp"
+#include "model/graph/graph.hpp"
 
 namespace lockstep::app {
 
@@ -190,6 +191,30 @@ model::MemoryPlan memory_with(const Plan& plan, const comm::Communicator& commun
   return memory;
 }
 
+namespace {
+
+/// Refuses a batch normalisation that sees one value per channel in all batches: it would only pass its shift on.
+void require_batches_to_normalize(const Workload& workload, int ranks) {
+  if (workload.work.largest_part > 1) return;
+  const std::vector<model::Parameter>& parameters = workload.network->parameters().all();
+  model::ParameterTable table;
+  model::ActivationTable state;
+  const model::Graph graph = workload.network->plain_graph(table, state);
+  for (const model::Node& node : graph.nodes()) {
+    if (node.call.kind != "batch-norm" || graph.values()[node.inputs[0]].type.shape.places() > 1) continue;
+    const auto scale = std::ranges::find(parameters, node.name + "/scale", &model::Parameter::name);
+    const bool has_more_ranks = node.synchronizes && ranks > 1;
+    if (has_more_ranks || scale == parameters.end() || scale->frozen) continue;
+    throw UsageError(
+        fmt::format("{} normalises over the batch, and each batch of a rank is one sample (global batch {}), with one "
+                    "value per channel: give a larger --batch or --global-batch, a smaller --accumulate, or "
+                    "`norm: layer` in the network's file",
+                    node.name, workload.work.global_batch));
+  }
+}
+
+}  // namespace
+
 Plan complete_plan(const comm::Communicator& communicator, Workload workload, const Place& place,
                    std::shared_ptr<const Agreement> agreement, const Standing& from) {
   const TrainOptions& options = workload.options;
@@ -214,6 +239,7 @@ Plan complete_plan(const comm::Communicator& communicator, Workload workload, co
                        .synchronizes = workload.network->synchronizes(),
                        .has_losses = !workload.model.losses.empty(),
                        .counts_labels = workload.model.weighted && !workload.network->sample_shape().grid.empty()});
+  require_batches_to_normalize(workload, ranks);
   const bool shards = execution.shard_optimizer && ranks > 1;
   const std::int64_t writers = options.run.checkpoint_writers;
   model::ScheduleClock clock;

@@ -5,7 +5,9 @@
 /// synchronised form is collective: each pass sums over the ranks 2 channels + 1 numbers forward, and 2 channels
 /// numbers backward. Evaluation normalises with running statistics, which are slices of Role::statistic. For them, the
 /// backward pass writes this batch's mean and unbiased variance, times the batch's share of the step, as gradients
-/// (parameters.hpp). A frozen batch norm uses its running statistics in training, too, and does not change them.
+/// (parameters.hpp). A batch of one value per channel has no variance: for it, the backward pass writes the running
+/// statistics themselves, so that they do not change. A frozen batch norm uses its running statistics in training, too,
+/// and does not change them.
 #include <optional>
 #include <stdexcept>
 
@@ -115,8 +117,13 @@ class BatchNormOperation final : public Operation {
     }
     const Tensor mean = node.saved(kMean), inverse = node.saved(kInverse), sums = node.saved(kSums),
                  backward_sums = node.scratch(0);
-    images.batch_norm_statistics(norm_, sums, node.pass.share, node.accumulate(), node.gradient(kRunningMean),
-                                 node.gradient(kRunningVariance));
+    if (sees_one_value(node)) {
+      keep_statistic(node, kRunningMean);
+      keep_statistic(node, kRunningVariance);
+    } else {
+      images.batch_norm_statistics(norm_, sums, node.pass.share, node.accumulate(), node.gradient(kRunningMean),
+                                   node.gradient(kRunningVariance));
+    }
     const bool recomputed = norm_.relu && !has_residual_ && images.recomputes_relu();
     const Tensor scale = node.weight(kScale), shift = recomputed ? node.weight(kShift) : Tensor{};
     images.batch_norm_backward_sums(norm_,
@@ -148,6 +155,20 @@ class BatchNormOperation final : public Operation {
                                kRunningVariance = 3;                // parameters
   static constexpr std::size_t kMean = 0, kInverse = 1, kSums = 2;  // saved
 
+  /// True if the batch is one value per channel. A synchronised batch is known to be one if it is the whole step.
+  bool sees_one_value(const NodePass& node) const {
+    const bool is_alone = !synchronizes_ || node.pass.sum_over_ranks == nullptr || node.pass.share >= 1;
+    return is_alone && node.pass.batch * elements_ == norm_.channels;
+  }
+  /// Writes the statistic, times the batch's share of the step, as its own gradient.
+  void keep_statistic(const NodePass& node, std::size_t statistic) const {
+    const Tensor now = node.weight(statistic);
+    Tensor part = now;
+    part.data = node.scratch(0).data;  // backward's sums, which are written later
+    node.pass.backend.elementwise_forward(
+        {.function = Function::scale, .parameter = static_cast<float>(node.pass.share)}, now, part);
+    node.pass.images().bias_backward(Activation::none, {}, part, node.accumulate(), node.gradient(statistic));
+  }
   Tensor by_sample(const NodePass& node, const Tensor& tensor) const { return node.by_sample(tensor, elements_); }
   void sum_over_ranks(const NodePass& node, const Tensor& sums) const {
     if (synchronizes_ && node.pass.sum_over_ranks != nullptr) (*node.pass.sum_over_ranks)(sums);

@@ -225,6 +225,22 @@ run eval runs/i --data images.h5
 expect_same two out
 succeeds export runs/i --out i.onnx
 
+check "a batch normalisation sees more than one value per channel, or is frozen"
+printf '%s\n' 'name: normed' 'network:' '- dense: {units: 4, norm: batch, name: wide}' '- dense: $outputs' >normed.yaml
+sed 's/norm: batch, name: wide}/name: wide}\n- batch-norm: {synchronize: true}/' normed.yaml >joined.yaml
+for words in "1 --batch 1" "2 --global-batch 2" "1 --global-batch 4 --accumulate 4"; do
+  read -r n options <<<"$words"
+  # shellcheck disable=SC2086
+  fails 2 "wide/norm normalises over the batch, and each batch of a rank is one sample \(global batch [124]\)" \
+    -n $n train --data data --model normed.yaml $options --run runs/wrong
+done
+expect_no_file runs/wrong
+fails 2 "normalises over the batch" train --data data --model joined.yaml --batch 1
+succeeds -n 2 train --data data --model joined.yaml --batch 1 --dry-run
+succeeds train --data data --model normed.yaml --batch 2 --dry-run
+succeeds train --data data --model normed.yaml --batch 1 --freeze 'wide*' --dry-run
+succeeds train --data images.h5 --model inception.yaml --batch 1 --dry-run
+
 check "wrong use of options"
 fails 2 "unknown option --widht; did you mean --width" train "${common[@]}" --widht 5
 fails 2 "--width: 0 must be at least 1" train "${common[@]}" --width 0

@@ -212,6 +212,51 @@ TEST(RunningStatistics, AreWhatEvaluationNormalisesWith) {
 }
 
 /// Ranks are threads, each with a network. One rank has no samples.
+/// Returns the gradients of the running statistics after batches of `samples` numbers for each of two channels.
+std::vector<double> statistics_of(NetworkInDoubles& net, std::int64_t samples, double share,
+                                  const SumOverRanks* sum_over_ranks = nullptr,
+                                  Accumulate accumulate = Accumulate::no) {
+  std::vector<double> x = test::samples<double>("numbers", 2 * samples, 2);
+  Pass pass = net.pass(view(x, samples, 2));
+  pass.share = share;
+  pass.sum_over_ranks = sum_over_ranks;
+  net.network->forward(pass);
+  net.network->backward(pass, accumulate, {});
+  std::vector<double> result;
+  for (const char* name : {"norm/running_mean", "norm/running_variance"}) {
+    for (const std::size_t channel : {0U, 1U})
+      result.push_back(gradient(net, {.y = {}, .gradients = net.gradients}, name, channel));
+  }
+  return result;
+}
+
+TEST(RunningStatistics, LeaveOutABatchOfOneValuePerChannel) {
+  for (const bool synchronize : {false, true}) {
+    Description description{.input_shape = {2}, .calls = {}};
+    description.calls.push_back({.kind = "batch-norm", .name = "norm", .arguments = {{"synchronize", synchronize}}});
+    NetworkInDoubles net(std::make_unique<Network>(description, SampleShape{.features = 2, .outputs = 2}, "norm"), 2);
+    const auto running = [&](double share) {
+      std::vector<double> result;
+      for (const char* name : {"norm/running_mean", "norm/running_variance"}) {
+        for (const std::size_t channel : {0U, 1U}) {
+          result.push_back(share * gradient(net, {.y = {}, .gradients = net.parameters}, name, channel));
+        }
+      }
+      return result;
+    };
+    EXPECT_EQ(statistics_of(net, 1, 0.25), running(0.25));
+    EXPECT_EQ(statistics_of(net, 1, 0.5, nullptr, Accumulate::yes), running(0.75));
+    EXPECT_NE(statistics_of(net, 2, 1), running(1));
+    if (!synchronize) continue;
+    const SumOverRanks nothing_from_others = [](const Tensor&) {};
+    const SumOverRanks the_same_from_another = [](const Tensor& sums) {
+      for (double& each : sums.elements<double>()) each *= 2;
+    };
+    EXPECT_EQ(statistics_of(net, 1, 1, &nothing_from_others), running(1));
+    EXPECT_NE(statistics_of(net, 1, 0.5, &the_same_from_another), running(0.5));
+  }
+}
+
 TEST(SynchronizedBatchNorm, ManyRanksAreOneBatch) {
   const std::vector<std::int64_t> counts{2, 0, 3};
   const std::int64_t features = kImage.elements();
