@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "app/options/usage_error.hpp"
+#include "io/shards/class_names.hpp"
 
 namespace lockstep::app {
 
@@ -86,20 +87,27 @@ void match_column(const io::TableColumn& wanted, const io::TableColumn& given, s
     places.push_back(first);
     return;
   }
-  const io::PairedNames categories = io::pair_names(wanted.categories, given.categories);
-  if (!categories.surplus.empty() && unknown == io::UnknownCategories::error) {
+  std::vector<std::string> surplus;
+  std::vector<std::int64_t> features(wanted.categories.size(), -1);
+  const std::vector<std::optional<std::size_t>> known = io::places_among(wanted.categories, given.categories);
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    if (known[i]) {
+      features[*known[i]] = first + static_cast<std::int64_t>(i);
+    } else {
+      surplus.push_back(given.categories[i]);
+    }
+  }
+  if (!surplus.empty() && unknown == io::UnknownCategories::error) {
     throw UsageError(
         fmt::format("{}: its column {} has categories that the network does not know: {}; it knows {}: "
                     "--unknown-categories none gives such samples none of them",
-                    path.string(), given.name, name_list(categories.surplus), name_list(wanted.categories)));
+                    path.string(), given.name, name_list(surplus), name_list(wanted.categories)));
   }
-  if (!categories.surplus.empty()) {
+  if (!surplus.empty()) {
     notes.push_back(fmt::format("{}: categories of {} that the network does not know count as none: {}", path.string(),
-                                given.name, name_list(categories.surplus)));
+                                given.name, name_list(surplus)));
   }
-  for (const std::optional<std::size_t>& place : categories.places) {
-    places.push_back(place ? first + static_cast<std::int64_t>(*place) : -1);
-  }
+  places.insert(places.end(), features.begin(), features.end());
 }
 
 /// Matches the targets, or warns if the class labels come from another column.

@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <numeric>
 #include <set>
 #include <span>
-#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -200,15 +198,10 @@ ValueRange measured_range(const io::Dataset& dataset) {
 
 namespace {
 
-/// Returns the names in their normal spelling. Classes without names are named by number if all `others` are whole
-/// numbers.
+/// Names classes without names by number if all `others` are whole numbers.
 std::vector<std::string> comparable_names(const std::vector<std::string>& names, std::int64_t classes,
                                           const std::vector<std::string>& others) {
-  if (names.empty()) return io::all_whole_numbers(others) ? io::numbered_classes(classes) : names;
-  std::vector<std::string> result;
-  std::transform(names.begin(), names.end(), std::back_inserter(result),
-                 [](const std::string& name) { return io::class_name(name); });
-  return result;
+  return names.empty() && io::all_whole_numbers(others) ? io::numbered_classes(classes) : names;
 }
 
 }  // namespace
@@ -240,17 +233,18 @@ ClassMatch match_classes(const std::vector<std::string>& trained_on, std::int64_
                     "tell which is which: name them apart in {}",
                     path.string(), listed(has_twins(names) ? names : known), (path / io::kManifestName).string()));
   }
-  std::map<std::string_view, std::int32_t> output;
-  for (const std::string& name : known) output.emplace(name, static_cast<std::int32_t>(output.size()));
   std::vector<std::string> unknown;
-  for (const std::string& name : names) {
-    const auto found = output.find(name);
-    if (found == output.end()) {
-      unknown.push_back(name);
+  const std::vector<std::optional<std::size_t>> places = io::places_among(known, names);
+  bool alike = names.size() == known.size();
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    alike = alike && places[i] == i;
+    if (places[i]) {
+      match.output_of_class.push_back(static_cast<std::int32_t>(*places[i]));
     } else {
-      match.output_of_class.push_back(found->second);
+      unknown.push_back(names[i]);
     }
   }
+  if (alike) return {};  // the same classes in another spelling
   if (!unknown.empty()) {
     throw UsageError(
         fmt::format("{} has classes that the network does not know: {}; it knows {}: leave them out, or train on them",

@@ -5,32 +5,34 @@
 
 #include <fmt/format.h>
 
-#include "io/shards/class_names.hpp"
 #include "io/shards/shard_manifest.hpp"
 
 namespace lockstep::io {
 
-std::string CsvClasses::name_of(std::string_view text) const { return class_name(csv_plain(text, *style_)); }
+std::string CsvClasses::number_name(std::string_view text) const { return class_name(csv_plain(text, *style_)); }
 
 void CsvClasses::follow(Known known) {
   known_ = std::move(known);
   names_ = known_->names;
-  const std::vector<std::string> all = names_.empty() ? numbered_classes(known_->classes) : names_;
-  for (std::size_t i = 0; i < all.size(); ++i) place_.emplace(class_name(all[i]), static_cast<std::int32_t>(i));
+  known_are_numbers_ = names_.empty() || all_whole_numbers(names_);
+  known_names_ = KnownNames(names_.empty() ? numbered_classes(known_->classes) : names_);
 }
 
 void CsvClasses::add(std::string_view text, std::int64_t line) {
   const auto first = [&](std::optional<Seen>& seen) {
     if (!seen) seen = Seen{.cell = std::string(text), .line = line};
   };
-  const std::string name = name_of(text);
+  const std::string as_it_is(text);
   if (known_) {
-    if (!place_.contains(name)) first(first_unknown_);
+    const std::optional<std::size_t> place = known_names_.find(as_it_is, csv_plain(text, *style_));
+    if (!place) return first(first_unknown_);
+    if (!known_are_numbers_) known_names_.saw(*place, as_it_is);
     return;
   }
-  if (place_.contains(name)) {
-    return;
-  }
+  if (texts_as_they_are_.contains(as_it_is)) return;
+  if (texts_as_they_are_.size() <= kMaxClasses) texts_as_they_are_.insert(as_it_is);
+  const std::string name = number_name(text);
+  if (place_.contains(name)) return;
   if (const std::optional<std::int64_t> number = class_number(name)) {
     ++whole_;
     negative_ = negative_ || *number < 0;
@@ -55,7 +57,8 @@ void CsvClasses::add(std::string_view text, std::int64_t line) {
 }
 
 bool CsvClasses::too_many() const noexcept {
-  return !known_ && names_.size() > kMaxClasses && (texts_ > 0 || negative_ || first_fraction_ || first_missing_);
+  const std::size_t different = texts_ > 0 ? texts_as_they_are_.size() : names_.size();
+  return !known_ && different > kMaxClasses && (texts_ > 0 || negative_ || first_fraction_ || first_missing_);
 }
 
 void CsvClasses::finish(std::int64_t samples) {
@@ -68,7 +71,9 @@ void CsvClasses::finish(std::int64_t samples) {
     place_.clear();
     return;
   }
+  if (texts_ > 0) names_.assign(texts_as_they_are_.begin(), texts_as_they_are_.end());
   sort_class_names(names_);
+  place_.clear();
   for (std::size_t i = 0; i < names_.size(); ++i) place_[names_[i]] = static_cast<std::int32_t>(i);
 }
 
@@ -82,9 +87,13 @@ std::optional<std::string> CsvClasses::complaint(const std::string& file, const 
     return fmt::format("{}, a class that {} does not know; it knows {}: leave such lines out, or train on them",
                        at(*first_unknown_), known_->from, csv_listed(all));
   }
+  if (const std::string twins = known_names_.twins(); !twins.empty()) {
+    return fmt::format("{}: {} holds {} among the classes of {}: write them alike, or pack both tables anew", file,
+                       column, twins, known_->from);
+  }
   if (known_) return std::nullopt;
   if (texts_ == 0 && first_fraction_) {
-    return fmt::format("{}, which is no whole number, and so is no class: --regression predicts numbers",
+    return fmt::format("{}, which is no whole number below 2^53, and so is no class: --regression predicts numbers",
                        at(*first_fraction_));
   }
   if (texts_ == 0 && whole_ > 0 && first_missing_) {
@@ -114,7 +123,9 @@ std::string CsvClasses::remark(const std::string& column) const {
 }
 
 std::int32_t CsvClasses::index(std::string_view text) const {
-  if (known_ || !names_.empty()) return place_.at(name_of(text));
+  const std::string as_it_is(text);
+  if (known_) return static_cast<std::int32_t>(known_names_.find(as_it_is, csv_plain(text, *style_)).value());
+  if (!names_.empty()) return place_.at(texts_ > 0 ? as_it_is : number_name(text));
   return static_cast<std::int32_t>(class_number(csv_plain(text, *style_)).value());
 }
 

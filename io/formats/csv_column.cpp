@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "io/shards/class_names.hpp"
 #include "io/text/shell_word.hpp"
 #include "io/text/utf8.hpp"
 
@@ -25,12 +24,13 @@ void CsvColumn::follow(const TableColumn& known, UnknownCategories unknown) {
   known_ = known;
   when_unknown_ = unknown;
   categories_ = known.categories;
-  for (std::size_t i = 0; i < categories_.size(); ++i) place_.emplace(categories_[i], i);
+  known_names_ = KnownNames(categories_);
 }
 
-/// Gives whole numbers one spelling: 1 and 1.0 are one category.
-std::string CsvColumn::category_name(std::string_view cell) const {
-  return readable(class_name(csv_plain(cell, *style_)));
+std::optional<std::size_t> CsvColumn::place_of(std::string_view cell) const {
+  if (known_) return known_names_.find(readable(cell), csv_plain(cell, *style_));
+  const auto found = place_.find(readable(cell));
+  return found == place_.end() ? std::nullopt : std::optional(found->second);
 }
 
 void CsvColumn::add(std::string_view cell, std::int64_t line) {
@@ -59,13 +59,14 @@ void CsvColumn::add_text(std::string_view cell, std::int64_t line) {
   ++texts_;
   if (!first_text_) first_text_ = Seen{.cell = std::string(cell), .line = line};
   if (known_) {
-    if (known_->kind == TableColumn::Kind::numbers || place_.contains(category_name(cell))) return;
+    if (known_->kind == TableColumn::Kind::numbers) return;
+    if (const std::optional<std::size_t> place = place_of(cell)) return known_names_.saw(*place, readable(cell));
     if (when_unknown_ == UnknownCategories::none) ++unknown_;
     if (!first_unknown_) first_unknown_ = Seen{.cell = std::string(cell), .line = line};
     return;
   }
   if (numbers_ > 0 || categories_.size() > kMaxCategories) return;
-  const std::string category = category_name(cell);
+  const std::string category = readable(cell);
   if (!place_.emplace(category, categories_.size()).second) return;
   categories_.push_back(category);
   if (!categorical_ && !first_odd_ && odd_number(cell, *style_)) {
@@ -91,8 +92,7 @@ bool CsvColumn::needs_double() const noexcept {
 
 std::size_t CsvColumn::category(std::string_view cell) const {
   if (csv_missing(cell)) return categories_.size();
-  const auto found = place_.find(category_name(cell));
-  return found == place_.end() ? categories_.size() : found->second;
+  return place_of(cell).value_or(categories_.size());
 }
 
 TableColumn CsvColumn::schema() const {
@@ -114,6 +114,10 @@ std::string CsvColumn::refusal(const std::string& file, const Seen& seen) const 
 std::optional<std::string> CsvColumn::complaint(const std::string& file, bool texts_are_welcome) const {
   if (known_ && known_->kind == TableColumn::Kind::categories) {
     if (first_missing_) return refusal(file, *first_missing_);
+    if (const std::string twins = known_names_.twins(); !twins.empty()) {
+      return fmt::format("{}: {} holds {} among the known categories: write them alike, or pack both tables anew", file,
+                         text_, twins);
+    }
     if (!first_unknown_ || when_unknown_ == UnknownCategories::none) return std::nullopt;
     return fmt::format(
         "{}:{}: {} holds \"{}\", a category that is not known; known are {}: --unknown-categories none gives such "

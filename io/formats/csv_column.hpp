@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "io/formats/csv_number.hpp"
+#include "io/shards/class_names.hpp"
 #include "io/shards/table_schema.hpp"
 
 namespace lockstep::io {
@@ -32,7 +33,8 @@ class CsvColumn {
   /// Sorts the categories. Call it after the last cell.
   void finish();
   /// The reason why the column cannot be used, one sentence: numbers and texts in one column, dates, numbers in another
-  /// spelling, more than 1,000 different texts, a missing cell, unwanted texts, an unknown category, or no content.
+  /// spelling, more than 1,000 different texts, a missing cell, unwanted texts, an unknown category, two texts for one
+  /// known category, or no content.
   std::optional<std::string> complaint(const std::string& file, bool texts_are_welcome) const;
 
   std::size_t index() const noexcept { return index_; }
@@ -71,7 +73,7 @@ class CsvColumn {
     std::string cell;
     std::int64_t line = 0;
   };
-  std::string category_name(std::string_view cell) const;
+  std::optional<std::size_t> place_of(std::string_view cell) const;
   void add_text(std::string_view cell, std::int64_t line);
   std::string refusal(const std::string& file, const Seen& seen) const;
 
@@ -80,6 +82,7 @@ class CsvColumn {
   const NumberStyle* style_;
   bool categorical_ = false;
   std::optional<TableColumn> known_;
+  KnownNames known_names_;
   UnknownCategories when_unknown_ = UnknownCategories::error;
   std::int64_t numbers_ = 0, texts_ = 0, filled_ = 0, unknown_ = 0;
   std::optional<double> mean_;

@@ -487,7 +487,41 @@ TEST_F(Csv, NumbersInAnotherSpellingAreNoCategories) {
   EXPECT_EQ(elements<float>(drain(*open("a,y\n \"1.5\" ,0\n", options), 1)[0]), std::vector<float>{1.5F})
       << "a blank before the quote";
   const auto codes = open("zip,y\n10115,0\n9999,1\n10115.0,0\n", {.label_column = "y", .categories = {"zip"}});
-  EXPECT_EQ(codes->table()->columns[0].categories, (std::vector<std::string>{"9999", "10115"}));
+  EXPECT_EQ(codes->table()->columns[0].categories, (std::vector<std::string>{"9999", "10115", "10115.0"}));
+}
+
+TEST_F(Csv, CodesAreTheirTexts) {
+  const auto zips = open("zip,y\n00501,0\n501,1\n1E2,0\n100,1\n0100,0\n", {.label_column = "y", .categories = {"zip"}});
+  EXPECT_EQ(zips->table()->columns[0].categories, (std::vector<std::string>{"0100", "100", "1E2", "00501", "501"}));
+  const auto large = open("a,y\n9007199254740993,0\n9007199254740992,1\n", {.label_column = "y", .categories = {"a"}});
+  EXPECT_EQ(large->table()->columns[0].categories.size(), 2U);
+  const auto labels = open("a,y\n1,007\n2,7\n3,1e1\n4,10\n5,A\n", {.label_column = "y"});
+  EXPECT_EQ(labels->class_names(), (std::vector<std::string>{"007", "10", "1e1", "7", "A"}));
+  EXPECT_EQ(elements<std::int32_t>(drain(*labels, 5)[1]), (std::vector<std::int32_t>{0, 3, 2, 1, 4}));
+  EXPECT_THAT(error("a,y\n1,9007199254740993\n2,9007199254740992\n", {.label_column = "y"}),
+              HasSubstr("no whole number below 2^53"));
+}
+
+TEST_F(Csv, CodesOfAnotherTableAreFoundByTextAndThenByNumber) {
+  using Kind = TableColumn::Kind;
+  const TableEncoding encoding{
+      .table = {.named = true,
+                .columns = {{.name = "zip", .kind = Kind::categories, .categories = {"501", "0100", "100"}}},
+                .labels = {"y"}},
+      .labels_are_classes = true,
+      .classes = 2,
+      .class_names = {"7", "A"},
+      .from = "first"};
+  const CsvOptions options{.encoding = encoding};
+  const auto source = open("zip,y\n00501,007\n0100,A\n100,007\n", options);
+  const auto all = drain(*source, 3);
+  EXPECT_EQ(elements<float>(all[0]), (std::vector<float>{1, 0, 0, 0, 1, 0, 0, 0, 1}));
+  EXPECT_EQ(elements<std::int32_t>(all[1]), (std::vector<std::int32_t>{0, 1, 0}));
+  EXPECT_THAT(error("zip,y\n1E2,A\n", options), HasSubstr("\"1E2\", a category that is not known"));
+  EXPECT_THAT(error("zip,y\n00501,A\n501,A\n", options),
+              HasSubstr("column 0 (zip) holds \"00501\" and \"501\", and both are \"501\" among the known categories"));
+  EXPECT_THAT(error("zip,y\n501,007\n501,7\n", options),
+              HasSubstr("column 1 (y) holds \"007\" and \"7\", and both are \"7\" among the classes of first"));
 }
 
 TEST_F(Csv, ProposesTheSeparator) {

@@ -75,6 +75,21 @@ TEST(ClassNamesTest, WholeNumbersHaveOneSpelling) {
   }
 }
 
+TEST(ClassNamesTest, NumbersOf2To53AndMoreAreTexts) {
+  EXPECT_EQ(class_name("9007199254740991.0"), "9007199254740991");
+  for (const char* text : {"9007199254740992.0", "9007199254740993"}) EXPECT_EQ(class_name(text), text);
+}
+
+TEST(ClassNamesTest, AreFoundByTextAndThenByTheOnlyNumberLeft) {
+  using Names = std::vector<std::string>;
+  EXPECT_THAT(places_among({"a", "2"}, {"2.0", "a", "b"}), ElementsAre(1, 0, std::nullopt));
+  EXPECT_THAT(places_among({"007", "7", "A"}, {"7", "A"}), ElementsAre(1, 2)) << "the very text";
+  EXPECT_THAT(places_among({"7"}, {"007", "7"}), ElementsAre(std::nullopt, 0)) << "two classes never become one";
+  EXPECT_THAT(places_among({"7"}, {"007", "07"}), ElementsAre(std::nullopt, std::nullopt));
+  EXPECT_THAT(places_among({"007", "07"}, {"7"}), ElementsAre(std::nullopt)) << "either could be meant";
+  EXPECT_THAT(places_among(Names{}, {"7"}), ElementsAre(std::nullopt));
+}
+
 TEST(ClassNamesTest, AreSortedByTheirNumbersOrTheirBytes) {
   std::vector<std::string> numbers{"10", "9", "-1"}, texts{"b", "10", "a", "9"};
   sort_class_names(numbers);
