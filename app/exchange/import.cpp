@@ -4,11 +4,12 @@
 #include <limits>
 #include <map>
 #include <stdexcept>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "app/data/feature_statistics.hpp"
+#include "app/data/field_axes.hpp"
 #include "app/engine/finite_weights.hpp"
 #include "app/engine/gpt2_record.hpp"
 #include "app/engine/weight_file.hpp"
@@ -74,9 +75,25 @@ void require_tensors(const io::SafetensorsFile& file, const model::Network& netw
   }
 }
 
+/// Returns the features of the samples as the network reads them.
+std::int64_t features_read(const io::DataDescription& data, const model::NetworkOptions& options) {
+  io::DatasetInfo info;
+  info.x = data.x;
+  for (const io::Field& input : data.inputs) info.inputs.push_back({.field = input});
+  if (data.window > 0) info.windows = io::WindowInfo{.window = data.window};
+  return features_of(axes_of_inputs(info, options));
+}
+
+/// Returns the features that earlier versions scaled, which followed the stored extents.
+std::int64_t features_as_stored(const io::DataDescription& data) {
+  const std::vector<std::int64_t>& extents = data.x.sample_shape;
+  return extents.size() == 1 || extents.size() == 3 ? extents.back() : 1;
+}
+
 /// Checks the file's description of data and tokens with the checks of `info` and `eval`, so that import writes no
 /// checkpoint that they refuse.
-void require_readable(const io::SafetensorsFile& file, const io::TrainingRecord& record) {
+void require_readable(const io::SafetensorsFile& file, const io::TrainingRecord& record,
+                      const model::NetworkOptions& options) {
   const io::NetworkIdentity& network = record.network;
   const auto require = [&](bool holds, const char* what) {
     if (!holds) fail(file, fmt::format("its metadata contradicts itself: {}", what));
@@ -95,13 +112,20 @@ void require_readable(const io::SafetensorsFile& file, const io::TrainingRecord&
       const bool whole = data.augmentation.empty() || data.augmentation == "none";
       const std::int64_t features = data.x.elements();
       require(features > 0 && (!whole || features == network.features), "its samples do not fit its network");
-      require(data.features.fits(features), "not every feature has its mean and deviation");
+      const std::vector<std::int64_t> scaled{features_read(data, options), features_as_stored(data)};
+      require(
+          data.features.fits(features) &&
+              (!data.features.parts.empty() ||
+               std::ranges::any_of(scaled, [&](std::int64_t count) { return fits(data.features.mean.size(), count); })),
+          "not every feature has its mean and deviation");
       require(fits(data.targets.mean.size(), network.outputs), "not every target has its mean and deviation");
       require(fits(data.target_means.size(), network.outputs), "not every target has its mean");
       require(data.labels != io::Labels::classes || data.classes <= network.outputs,
               "its data has more classes than its network");
     }
   } catch (const io::FileError& error) {
+    fail(file, error.what());
+  } catch (const std::invalid_argument& error) {  // extents that no network has
     fail(file, error.what());
   }
 }
@@ -157,7 +181,7 @@ int run_import(const ImportOptions& options) {
     fail(file,
          fmt::format("its metadata contradicts itself: {} and {}", record.network.signature, network->signature()));
   }
-  require_readable(file, record);
+  require_readable(file, record, network_options);
   FiniteWeights finite;
   std::vector<io::TensorView> views;
   for (const io::StoredTensor& tensor : read.tensors) {

@@ -70,6 +70,13 @@ check "a volume of one channel is augmented in all its directions"
 succeeds train --data slices.h5 --model volume.yaml --augment flip=dhw,crop=5x5x4 --dry-run
 expect_out 'augmentation crop=5x5x4,flip=dhw'
 
+check "weights come back with the scales of their channels"
+succeeds export runs/series --out series.safetensors
+succeeds import series.safetensors --out imported.h5
+succeeds predict runs/series --data series.h5 --out before.h5
+succeeds predict imported.h5 --data series.h5 --x x --out after.h5
+python3 -c 'import h5py; a, b = (h5py.File(f)["scores"][:] for f in ("before.h5", "after.h5")); assert (a == b).all()' 2>python.log || failed "$(tail -n 1 python.log)"
+
 if runtime=$(peer_python onnxruntime h5py numpy); then
   check "exported graphs read series and volumes as the network does"
   for name in series volumes both; do
