@@ -98,8 +98,8 @@ std::optional<std::string> CsvClasses::complaint(const std::string& file, const 
   }
   if (texts_ == 0 && whole_ > 0 && first_missing_) {
     return fmt::format(
-        "{}, and other labels are numbers: it is missing. Leave such lines out, or make the cell empty "
-        "and give --missing drop",
+        "{}, and other labels are numbers: it is missing. --missing drop leaves such lines out, except for the word "
+        "none, which may be a class",
         at(*first_missing_));
   }
   if (odd_ > 0 && odd_ == texts_) {

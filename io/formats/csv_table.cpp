@@ -19,6 +19,9 @@ bool contains_index(const std::vector<std::size_t>& list, std::size_t index) {
   return std::find(list.begin(), list.end(), index) != list.end();
 }
 
+/// True for a word that means a missing number, but may be the name of a class.
+bool is_none(std::string_view text) { return text == "none" || text == "None"; }
+
 std::string separator_word(char separator) { return separator == '\t' ? "tab" : fmt::format("\"{}\"", separator); }
 
 /// Words that options and their lists take for the columns: the name, or the index from the front or from the end,
@@ -253,8 +256,8 @@ std::size_t CsvTable::find(const std::string& wanted, std::string_view what) con
 bool CsvTable::left_out(const CsvRecords& record) const {
   if (options_.missing != CsvOptions::Missing::drop) return false;
   const auto missing = [&](std::size_t column) { return csv_missing(csv_trimmed(record.cell(column))); };
-  const auto no_label = [&](std::size_t column) {  // "none" may be a class
-    return label_is_class_ ? csv_trimmed(record.cell(column)).empty() : missing(column);
+  const auto no_label = [&](std::size_t column) {
+    return missing(column) && !(label_is_class_ && is_none(csv_trimmed(record.cell(column))));
   };
   return std::any_of(inputs_.begin(), inputs_.end(), missing) || (weight_ && missing(*weight_)) ||
          std::any_of(labels_.begin(), labels_.end(), no_label);

@@ -524,6 +524,13 @@ TEST_F(Csv, CodesOfAnotherTableAreFoundByTextAndThenByNumber) {
               HasSubstr("column 1 (y) holds \"007\" and \"7\", and both are \"7\" among the classes of first"));
 }
 
+TEST_F(Csv, MissingLabelsAreLeftOut) {
+  const CsvOptions drop{.label_column = "y", .missing = CsvOptions::Missing::drop};
+  const auto source = open("a,y\n1,none\n2,yes\n3,\n4,NA\n5,NaN\n6,no\n", drop);
+  EXPECT_EQ(source->class_names(), (std::vector<std::string>{"no", "none", "yes"}));
+  EXPECT_EQ(source->remarks().back(), "3 lines with missing cells are left out");
+}
+
 TEST_F(Csv, ProposesTheSeparator) {
   EXPECT_THAT(error("a;b;y\n1;2;0\n", {.label_column = "y"}), HasSubstr("--separator \";\""));
   EXPECT_THAT(error("a\tb\n1,5\t2,5\n", {}), HasSubstr("--separator tab"));
