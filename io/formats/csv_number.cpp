@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "io/text/utf8.hpp"
+#include "io/text/visible_text.hpp"
 
 namespace lockstep::io {
 namespace {
@@ -359,7 +360,7 @@ std::optional<std::string> number_suffix(std::string_view text) {
 
 std::string csv_shown(std::string_view cell) {
   constexpr std::size_t kMaxShown = 40;
-  return readable(cell.substr(0, kMaxShown));
+  return visible_line(cell.substr(0, kMaxShown));
 }
 
 std::string csv_listed(const std::vector<std::string>& names) {

@@ -1,8 +1,10 @@
 #include "model/yaml/input_calls.hpp"
 
 #include <algorithm>
+#include <span>
 #include <stdexcept>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -109,8 +111,15 @@ Shape InputCalls::input_shape(const DeclaredInput& declared) const {
   if (!has_extents(shape, declared)) {
     std::vector<std::string> wanted;
     for (const std::int64_t extent : declared.extents) wanted.push_back(extent == 0 ? "any" : std::to_string(extent));
-    refuse(declared.line, fmt::format("inputs: {}: the data have samples of {}, and the file asks for {}",
-                                      declared.name, to_string(shape), fmt::join(wanted, "x")));
+    std::vector<std::int64_t> stored(shape.extents().begin(), shape.extents().end());
+    std::rotate(stored.begin(), stored.end() - 1, stored.end());
+    const bool fits = std::ranges::equal(declared.extents, stored, [](std::int64_t asked, std::int64_t extent) {
+      return asked == 0 || asked == extent;
+    });
+    const std::string hint =
+        fits ? fmt::format(": --layout channels-last reads data that are stored as {} so", fmt::join(stored, "x")) : "";
+    refuse(declared.line, fmt::format("inputs: {}: the data have samples of {}, and the file asks for {}{}",
+                                      declared.name, to_string(shape), fmt::join(wanted, "x"), hint));
   }
   return shape;
 }

@@ -225,6 +225,15 @@ run eval runs/i --data images.h5
 expect_same two out
 succeeds export runs/i --out i.onnx
 
+check "samples that --layout auto has turned"
+python3 -c "
+import h5py, numpy as np
+with h5py.File('turned.h5', 'w') as f: f['x'], f['y'] = np.ones((8, 4, 12, 16), 'f4'), np.arange(8) % 2"
+printf '%s\n' 'name: turned' 'inputs: {x: [4, 12, any]}' 'network: [flatten, dense: $outputs]' >turned.yaml
+turned=(train --data turned.h5 --x x --y y --model turned.yaml --dry-run)
+fails 2 "samples of 12x16x4, and the file asks for 4x12xany: --layout channels-last reads data that are stored as 4x12x16 so" "${turned[@]}"
+succeeds "${turned[@]}" --layout channels-last
+
 check "a batch normalisation sees more than one value per channel, or is frozen"
 printf '%s\n' 'name: normed' 'network:' '- dense: {units: 4, norm: batch, name: wide}' '- dense: $outputs' >normed.yaml
 sed 's/norm: batch, name: wide}/name: wide}\n- batch-norm: {synchronize: true}/' normed.yaml >joined.yaml

@@ -531,6 +531,11 @@ TEST_F(Csv, MissingLabelsAreLeftOut) {
   EXPECT_EQ(source->remarks().back(), "3 lines with missing cells are left out");
 }
 
+TEST_F(Csv, MessagesShowBytesThatWouldEndThem) {
+  EXPECT_THAT(error(std::string("a,y\n1\0,0\n", 9) + "2,1\n", {.label_column = "y"}),
+              AllOf(HasSubstr("\"1\\x00\""), HasSubstr("which is no finite number")));
+}
+
 TEST_F(Csv, ProposesTheSeparator) {
   EXPECT_THAT(error("a;b;y\n1;2;0\n", {.label_column = "y"}), HasSubstr("--separator \";\""));
   EXPECT_THAT(error("a\tb\n1,5\t2,5\n", {}), HasSubstr("--separator tab"));
