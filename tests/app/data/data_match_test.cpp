@@ -74,6 +74,12 @@ TEST(MatchClassesTest, NamesThatAreWholeNumbersAreComparedAsNumbers) {
   EXPECT_THAT(refusal([] { match({"1", "2"}, 2, {}, 3); }), HasSubstr("does not know: 0; it knows 1, 2"));
 }
 
+TEST(MatchClassesTest, NamesThatAreOneNumberInSeveralSpellingsAreSeveralClasses) {
+  const Names names{"007", "10", "1e1", "7", "A"};
+  EXPECT_THAT(match(names, 5, {"7", "A", "1e1"}, 3).output_of_class, ElementsAre(3, 4, 2));
+  EXPECT_THAT(refusal([] { match({"7", "A"}, 2, {"007", "7"}, 2); }), HasSubstr("does not know: 007; it knows 7, A"));
+}
+
 /// A description of training data with this type and range.
 io::DataDescription trained_on(io::FileType type, double least, double greatest) {
   io::DataDescription description;
