@@ -96,6 +96,11 @@ io::TrainingRecord record_of(const TrainOptions& settings, const Workload& workl
   if (workload.training == nullptr) return record;
   record.dataset = workload.training->fingerprint();
   io::DataDescription description = describe_data(workload.training->info(), settings.data);
+  if (workload.range) {
+    description.has_range = true;
+    description.value_min = workload.range->least;
+    description.value_max = workload.range->greatest;
+  }
   description.features = workload.features;
   description.targets = workload.targets;
   store_constant(workload.constant, description);

@@ -1,7 +1,6 @@
 #include "app/plan/standardization.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -115,8 +114,7 @@ std::vector<ValueRange> ranges_of_numbers(const Workload& workload) {
   const io::DatasetInfo& info = workload.training->info();
   std::vector<ValueRange> ranges;
   if (workload.network->token_ranges().empty()) {
-    ranges.push_back(known_range(info).value_or(ValueRange{}));
-    if (!known_range(info)) ranges.back() = measured_range(*workload.training);
+    ranges.push_back(*workload.range);
   }
   for (const io::FieldRange& input : ranges.empty() ? info.inputs : std::vector<io::FieldRange>{}) {
     if (!input.has_statistics || are_tokens(*workload.network, input.first)) continue;
@@ -214,13 +212,24 @@ bool outputs_are_new(const model::Network& network, const std::vector<std::strin
          });
 }
 
+/// Collective. Returns the range of the training samples: the stored one, or that of some samples, which rank 0 reads.
+ValueRange range_of_samples(comm::Communicator& communicator, const io::Dataset& data) {
+  if (const std::optional<ValueRange> known = known_range(data.info())) return *known;
+  ValueRange range;
+  comm::all_succeed(communicator, [&] {
+    if (communicator.rank() != 0) return;
+    const comm::LongOperation looking(communicator, "looking at the data");
+    range = measured_range(data);
+  });
+  communicator.broadcast(std::as_writable_bytes(std::span(&range, 1)), 0);
+  communicator.wait();
+  return range;
+}
+
 /// Collective. Compares the range of the inputs with the data that the weights were trained on, because the inputs keep
 /// their meaning.
 void compare_with(comm::Communicator& communicator, const io::DataDescription& trained_on, Workload& workload) {
-  std::optional<ValueRange> range = known_range(workload.training->info());
-  comm::all_succeed(communicator, [&] {
-    if (!range && trained_on.has_range) range = measured_range(*workload.training);
-  });
+  const std::optional<ValueRange> range = workload.range;
   all_succeed_or_usage(communicator, [&] {
     const io::DatasetInfo& info = workload.training->info();
     std::string warning = compare_ranges(trained_on, info, range, workload.paths.training);
@@ -238,23 +247,14 @@ void compare_validation(comm::Communicator& communicator, Workload& workload) {
   const io::DatasetInfo &training = workload.training->info(), &validation = workload.validation->info();
   const bool bytes = training.x.type == io::FileType::uint8;
   if (bytes == (validation.x.type == io::FileType::uint8)) return;
-  std::array<ValueRange, 2> ranges;
-  comm::all_succeed(communicator, [&] {
-    if (communicator.rank() != 0) return;
-    const comm::LongOperation looking(communicator, "looking at the data");
-    ranges[0] = known_range(training).value_or(ValueRange{});
-    if (!known_range(training)) ranges[0] = measured_range(*workload.training);
-    ranges[1] = known_range(validation).value_or(ValueRange{});
-    if (!known_range(validation)) ranges[1] = measured_range(*workload.validation);
-  });
-  communicator.broadcast(std::as_writable_bytes(std::span(ranges)), 0);
-  communicator.wait();
+  const ValueRange before = workload.range ? *workload.range : range_of_samples(communicator, *workload.training);
+  const ValueRange now = range_of_samples(communicator, *workload.validation);
   all_succeed_or_usage(communicator, [&] {
     io::DataDescription description = describe_data(training, workload.options.data);
     description.has_range = true;
-    description.value_min = ranges[0].least;
-    description.value_max = ranges[0].greatest;
-    std::string warning = compare_ranges(description, validation, ranges[1], workload.paths.validation,
+    description.value_min = before.least;
+    description.value_max = before.greatest;
+    std::string warning = compare_ranges(description, validation, now, workload.paths.validation,
                                          "one scale serves both, so pack or store both in the same units");
     if (!warning.empty()) workload.warnings.push_back(std::move(warning));
   });
@@ -332,6 +332,8 @@ void standardize(comm::Communicator& communicator, const KnownScales& known, Wor
   if (info.tokens) return;
   const Normalization& normalize = workload.options.data.normalize;
   require_numbers_to_scale(normalize.kind, workload);
+  // Ids of tokens are no quantities.
+  if (workload.network->token_ranges().empty()) workload.range = range_of_samples(communicator, *workload.training);
   Wish wish = wish_of(workload);
   if (info.inputs.empty() && !workload.network->token_ranges().empty()) wish.x = wish.x_if_asked = false;
   const io::FileType x_type = workload.training->x_type();

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "app/data/data_match.hpp"
 #include "app/data/field_axes.hpp"
 #include "app/data/open_dataset.hpp"
 #include "app/options/train_options.hpp"
@@ -45,6 +46,7 @@ struct Workload {
   std::vector<FieldAxes> axes = {};         ///< meaning of the inputs' extents; empty for tokens
   std::vector<std::string> notes = {};      ///< mappings of columns and classes, a sentence each
   std::vector<std::string> warnings = {};   ///< likely mistakes in the data, a sentence each
+  std::optional<ValueRange> range = {};     ///< range of the training samples, of at least some; nullopt: tokens
   LossWeights weights;                      ///< weights of the training samples' losses
   io::FeatureScale features, targets;       ///< scales of the standardised data; empty: not standardised
   std::unique_ptr<model::Network> network;

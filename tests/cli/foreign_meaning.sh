@@ -16,6 +16,7 @@ def write(name, x=x, y=y, kind=None):
         f["x"] = x
         f.create_dataset("y", data=y, dtype=kind)
 write("good")
+write("times_20", 20 * x)
 other = x.copy(); other[150, 2] += 1
 write("other_x", other)
 other = y.copy(); other[150] = (other[150] + 1) % 3
@@ -177,6 +178,13 @@ must_run pack --x celsius.h5 --regression --out packed_celsius
 succeeds info packed_kelvin; expect_out 'float32 \[4\] in kelvin'
 must_run train --data packed_kelvin --validation packed_celsius "${train[@]}" --steps 4 --run runs/packed
 expect_err "packed_celsius: x is in celsius, and $began kelvin"
+check "numbers of another size than those of the training, in files of other programs"
+must_run -n 2 train --data good.h5 "${train[@]}" --steps 4 --run runs/good
+succeeds info runs/good/checkpoints/latest; expect_out '\[4\].*-[0-9.]+ to [0-9.]+'
+larger='times_20.h5 holds float32 from -[0-9.]+ to [0-9.]+, and the network was trained on float32 from -[0-9.]+ to [0-9.]+: is that meant\?'
+succeeds predict runs/good --data times_20.h5 --out p.h5 --force; expect_err "$larger"
+succeeds -n 2 eval runs/good --data times_20.h5; expect_err "$larger"
+succeeds eval runs/good --data good.h5; ! grep -q 'is that meant' err || failed "a warning without a reason"
 check "a run that goes on with its numbers in another unit"
 begin_with kelvin.h5; go_on_with celsius.h5 1
 expect_status 0; expect_err "data.h5: x is in celsius, and $began kelvin"
