@@ -230,7 +230,7 @@ void TrainedModel::open_data(comm::Communicator& communicator, const TrainedMode
                       .sample_type = element_type(dataset_->x_type())};
     model_options_.weighted = may_lack_classes(info, model_options_);
     if (!shape.tokens) model_options_.input_transform = input_transform(trained_.data.normalize, info);
-    task_.emplace(loss, *network_, info.tokens ? info.tokens->bytes_per_token : 0);
+    task_.emplace(loss, *network_, BytesPerToken{.evaluated = info.tokens ? io::predicted_bytes(*info.tokens) : 0});
     const std::vector<model::DeclaredLoss>& declared = model::network_kind(trained_.network).losses;
     const NetworkLosses losses =
         losses_for(declared, loss, labels ? info : with_targets(info, target_names(), declared), *network_);

@@ -48,7 +48,7 @@ const char* key_of(BestBy metric) noexcept {
   return "";
 }
 
-Task::Task(model::LossKind loss, const model::Network& network, double bytes_per_token)
+Task::Task(model::LossKind loss, const model::Network& network, const BytesPerToken& bytes_per_token)
     : kind_(network.sample_shape().tokens                   ? Kind::language
             : model::chooses_class(loss)                    ? Kind::classification
             : loss == model::LossKind::binary_cross_entropy ? Kind::labels
@@ -133,7 +133,11 @@ Score Task::score(const model::LossSums& sums, double samples, double rows, bool
     score.losses.push_back(shown(own));
   }
   if (kind_ == Kind::regression) score.metric *= error_unit_;
-  if (kind_ == Kind::language) score.metric = std::exp(score.loss);
+  if (kind_ == Kind::language) {
+    score.metric = std::exp(score.loss);
+    const double bytes = trained ? bytes_per_token_.trained : bytes_per_token_.evaluated;
+    if (bytes > 0) score.bits_per_byte = score.loss / std::numbers::ln2 / bytes;
+  }
   if (has_classes_beside() && !trained) score.accuracy = sums.found / rows;
   if (!needs_answers() && best_by_ != BestBy::f1) score.best = best_by_ == BestBy::loss ? score.loss : score.metric;
   if (has_classes_beside() && best_by_ == BestBy::accuracy) {
@@ -164,9 +168,6 @@ bool Task::is_better(double a, double b) const noexcept {
   return needs_answers() || is_accuracy || (is_share() && best_by_ != BestBy::loss) ? a > b : a < b;
 }
 
-/// Converts nats per token to bits per byte of the text.
-double Task::bits_per_byte(const Score& score) const { return score.loss / std::numbers::ln2 / bytes_per_token_; }
-
 std::vector<std::string> Task::figures(const Score& score) const {
   std::vector<std::string> figures;
   for (std::size_t i = 0; i < score.losses.size(); ++i) {
@@ -189,7 +190,7 @@ std::vector<std::string> Task::figures(const Score& score) const {
       break;
     case Kind::language:
       figures.push_back(fmt::format("perplexity {:.5g}", score.metric));
-      if (bytes_per_token_ > 0) figures.push_back(fmt::format("bits per byte {:.4f}", bits_per_byte(score)));
+      if (score.bits_per_byte >= 0) figures.push_back(fmt::format("bits per byte {:.4f}", score.bits_per_byte));
       break;
   }
   if (!std::isnan(score.best)) {
@@ -240,7 +241,7 @@ io::MetricRecord Task::record(const Score& score) const {
   }
   if (needs_answers() && best_by_ != BestBy::mean_iou && !std::isnan(score.best))
     record.emplace_back(best_key(), score.best);
-  if (is_language() && bytes_per_token_ > 0) record.emplace_back("bits_per_byte", bits_per_byte(score));
+  if (score.bits_per_byte >= 0) record.emplace_back("bits_per_byte", score.bits_per_byte);
   return record;
 }
 

@@ -29,7 +29,13 @@ struct Score {
   double mean_iou = -1;           ///< masks: mean of intersection / union over occurring classes; negative: not counted
   std::vector<double> ious = {};  ///< masks: IoU of each class; NaN: it does not occur; empty: not counted
   std::vector<double> losses = {};  ///< each of several losses, without its weight
+  double bits_per_byte = -1;        ///< loss of a language model per byte of the text; negative: unknown
   std::int64_t samples = 0;
+};
+
+/// Mean numbers of text bytes per token; 0: unknown.
+struct BytesPerToken {
+  double trained = 0, evaluated = 0;
 };
 
 /// Returns the key of a metric in metrics.jsonl; "" for BestBy::usual, whose metric depends on the task.
@@ -37,8 +43,7 @@ const char* key_of(BestBy metric) noexcept;
 
 class Task {
  public:
-  /// `bytes_per_token`: mean number of text bytes per token; 0: unknown.
-  Task(model::LossKind loss, const model::Network& network, double bytes_per_token);
+  Task(model::LossKind loss, const model::Network& network, const BytesPerToken& bytes_per_token = {});
 
   /// Sets several losses, whose sum is the loss. `names`: a name for each, "dice" or "flags huber".
   void set_losses(const std::vector<model::LossTerm>& losses, const std::vector<std::string>& names);
@@ -111,7 +116,6 @@ class Task {
   enum class Kind { classification, regression, language, labels };
   bool has_classes_beside() const noexcept { return kind_ == Kind::regression && has_classes_beside_; }
   bool is_share() const noexcept { return kind_ == Kind::classification || kind_ == Kind::labels; }
-  double bits_per_byte(const Score& score) const;
 
   double divisor(model::LossKind loss, double samples, double rows) const noexcept;
 
@@ -124,7 +128,7 @@ class Task {
   bool has_masks_;
   std::int64_t positions_;
   std::int64_t classes_;
-  double bytes_per_token_;
+  BytesPerToken bytes_per_token_;
   BestBy best_by_ = BestBy::usual;
   double error_unit_ = 1;  ///< error in units of the data per unit of the network
   bool errors_are_deviations_ = false;

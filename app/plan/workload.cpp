@@ -306,7 +306,12 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   }
   check_tokens(workload);
   apply_tuning(options.tuning, *workload.network);
-  workload.task.emplace(workload.model.loss, *workload.network, info.tokens ? info.tokens->bytes_per_token : 0);
+  const auto bytes_of = [](const std::unique_ptr<io::Dataset>& data) {
+    return data && data->info().tokens ? io::predicted_bytes(*data->info().tokens) : 0;
+  };
+  workload.task.emplace(
+      workload.model.loss, *workload.network,
+      BytesPerToken{.trained = bytes_of(workload.training), .evaluated = bytes_of(workload.validation)});
   const NetworkLosses losses = losses_for(kind.losses, workload.model.loss, info, *workload.network);
   workload.model.losses = losses.terms;
   workload.task->set_losses(losses.terms, losses.names);

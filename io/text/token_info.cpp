@@ -37,6 +37,8 @@ void require_consistent(const TokenInfo& info, std::int64_t source_bytes) {
 
 }  // namespace
 
+double predicted_bytes(const TokenInfo& info) noexcept { return info.unknown < 0 ? info.bytes_per_token : 0; }
+
 bool same_vocabulary(const TokenInfo& a, const TokenInfo& b) noexcept {
   return a.kind == b.kind && a.vocabulary == b.vocabulary && a.texts == b.texts && a.unknown == b.unknown &&
          a.merges == b.merges && a.added == b.added;

@@ -26,6 +26,10 @@ struct TokenInfo {
   bool operator==(const TokenInfo&) const = default;
 };
 
+/// Text bytes that the loss of a token stands for, on average; 0: unknown, as with a token for unknown words, which may
+/// stand for any text.
+double predicted_bytes(const TokenInfo& info) noexcept;
+
 /// True if both give the same tokens for the same text, and the same text for the same tokens.
 bool same_vocabulary(const TokenInfo& a, const TokenInfo& b) noexcept;
 

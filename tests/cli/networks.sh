@@ -112,6 +112,20 @@ run eval gpt-1 --json eval.json
 expect_out "perplexity .*bits per byte .* tokens"
 grep -q '"perplexity":.*"bits_per_byte":' eval.json || failed "eval.json lacks them: $(cat eval.json)"
 
+check "bits per byte of a validation count the bytes of its own text"
+python3 -c 'print("a bc d " * 2000, "eeeeeeeeeeeeeee ffffffffff " * 300)' >ab.txt
+must_run pack ab.txt --tokenizer word --validation 0.08 --out ab
+must_run train ab --model gpt --layers 1 --width 8 --heads 1 --context 8 --steps 2 --progress off --run runs/ab
+must_run eval runs/ab --json ab.json
+python3 - "$(metric runs/ab validation bits_per_byte)" <<'END' 2>err || failed "they are those of the training text"
+import json, sys
+told, own = float(sys.argv[1].split()[1]), json.loads(open("ab.json").readlines()[-1])
+assert abs(told - own["bits_per_byte"]) < 1e-6 * told and own["bits_per_byte"] < own["loss"] / 5, (told, own)
+END
+must_run pack ab.txt --tokenizer word --vocabulary 4 --out lost
+must_run train lost --model gpt --layers 1 --width 8 --heads 1 --context 8 --steps 2 --progress off --run runs/lost
+expect_out "perplexity"; expect_no_out "bits per byte"
+
 check "usual options of a network are in the configuration; given ones win"
 succeeds train --model cnn --data images.h5 --augment none --normalize per-image --steps 1 --run defaults
 for line in "average-decay = 0.9999" "l2 = 0.004" "schedule = exponential" "augment = none"; do

@@ -33,7 +33,7 @@ TEST(AreaUnderRoc, CountsPairsAndTiesByHalf) {
 class AnswerMetrics : public ::testing::Test {
  protected:
   static Task task(std::int64_t outputs, BestBy by, model::LossKind loss = model::LossKind::softmax_cross_entropy) {
-    Task made(loss, *model::make_network({.name = "linear"}, {.features = 2, .outputs = outputs, .image = {}}), 0);
+    Task made(loss, *model::make_network({.name = "linear"}, {.features = 2, .outputs = outputs, .image = {}}));
     made.choose(by);
     return made;
   }

@@ -13,10 +13,10 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 Task task_of(std::int64_t classes, model::LossKind loss = model::LossKind::softmax_cross_entropy) {
-  return Task(loss, *model::make_network({.name = "linear"}, {.features = 2, .outputs = classes, .image = {}}), 0);
+  return Task(loss, *model::make_network({.name = "linear"}, {.features = 2, .outputs = classes, .image = {}}));
 }
 
-Task language(double bytes_per_token) {
+Task language(const BytesPerToken& bytes_per_token) {
   const auto network =
       model::make_network({.name = "gpt"}, {.features = 8, .outputs = 20, .image = {}, .tokens = true});
   return Task(model::LossKind::softmax_cross_entropy, *network, bytes_per_token);
@@ -61,7 +61,7 @@ TEST(Task, LabelsAreCountedAndSoIsWhatIsFoundOfThem) {
 
 /// 10 samples of 8 tokens; a loss of ln 4 nats is 2 bits a token.
 TEST(Task, LanguageIsMeasuredPerTokenAndPerByte) {
-  const Task task = language(4);
+  const Task task = language({.trained = 2, .evaluated = 4});
   const Score score = task.score({.loss = 80 * std::log(4.0), .metric = 40}, 10, false);
   EXPECT_NEAR(score.metric, 4, 1e-12);
   EXPECT_EQ(task.format(score), "perplexity 4  bits per byte 0.5000");
@@ -69,7 +69,11 @@ TEST(Task, LanguageIsMeasuredPerTokenAndPerByte) {
   EXPECT_TRUE(task.is_better(4, 5));
   EXPECT_EQ(io::to_json_line(task.record(score)),
             R"({"loss":1.3862943611198906,"perplexity":4.0,"bits_per_byte":0.5})");
-  EXPECT_EQ(language(0).format(score), "perplexity 4");
+  const Score trained = task.score({.loss = 80 * std::log(4.0)}, 10, true);
+  EXPECT_EQ(task.format(trained), "perplexity 4  bits per byte 1.0000")
+      << "the texts of training and validation differ";
+  const Task unknown = language({});
+  EXPECT_EQ(unknown.format(unknown.score({.loss = 80 * std::log(4.0)}, 10, false)), "perplexity 4");
 }
 
 }  // namespace
