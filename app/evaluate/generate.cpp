@@ -227,7 +227,6 @@ int run_generate(comm::MpiSession& session, const GenerateOptions& options, Stop
   const auto network = model::make_network(
       trained.network, {.features = context, .outputs = trained_on.outputs, .image = {}, .tokens = true});
   const Place place = find_place(*communicator, options.execution);
-  if (!place.note.empty()) console.info(place.note);
   const auto backend = make_agreed_backend(*communicator, place, options.execution);
   model::ParameterState parameters(*backend, network->parameters(),
                                    {.optimizer = trained.optimizer, .purpose = model::Purpose::evaluation});

@@ -107,7 +107,14 @@ void settle(OptionTable& table, TrainOptions& options) {
     throw UsageError("--new-optimizer-state needs --resume FILE: a run that goes on by itself keeps its optimiser");
   }
   options.from_network = apply_network_defaults(table, options.network);
-  table.check_relations();
+  try {
+    table.check_relations();
+  } catch (const UsageError& error) {
+    const bool knows_network =
+        options.start.from.empty() || table.find("model")->source() != OptionSource::default_value;
+    if (knows_network) throw;
+    throw UsageError(fmt::format("{}; --model names the network of --initialize-from", error.what()));
+  }
   settle_network_options(table, options.network);
   if (options.schedule.kind == model::ScheduleOptions::Kind::step && options.schedule.boundaries.empty()) {
     throw UsageError("--schedule step needs --boundaries: the steps at which the rate changes");

@@ -99,7 +99,7 @@ for network in lstm gpt; do
   check "generate: the same seed, the same text; $network"
   succeeds generate $network-1 --prompt "the " --tokens 40 --temperature 0.8 --top-k 5 --seed 9
   cp out first
-  expect_out "^the "
+  [ "$(head -c 4 first)" = "the " ] || failed "stdout does not begin with the text: $(head -n 1 first)"
   [ "$(tr -d '\n' <first | wc -c)" -ge 40 ] || failed "too short"
   run generate $network-1 --prompt "the " --tokens 40 --temperature 0.8 --top-k 5 --seed 9
   expect_same first out

@@ -231,6 +231,8 @@ TEST(NetworkRows, AreCheckedAgainstWhatTheNetworkAllows) {
   EXPECT_EQ(complaint({"--model", "gpt", "--dropout", "1"}), "--dropout: 1 must be less than 1");
   EXPECT_EQ(complaint({"--model", "gpt", "--activation", "relu"}),
             "--activation has an effect only with --model cnn or mlp, not with gpt");
+  EXPECT_THAT(complaint({"--initialize-from", "gpt.h5", "--context", "32"}),
+              HasSubstr("--model names the network of --initialize-from"));
 }
 
 }  // namespace
