@@ -72,6 +72,23 @@ void require_windows_of_series(const LearningProblem& problem) {
     throw UsageError("--augment is for images, and --window reads series");
 }
 
+/// Throws UsageError for options of samples, which have no effect on a corpus of tokens.
+void require_no_sample_options(const TrainOptions& options, const io::DatasetInfo& info, const fs::path& path) {
+  if (!info.tokens) return;
+  const DataOptions& data = options.data;
+  const std::pair<const char*, bool> all[] = {{"x", is_packed_data(path)},
+                                              {"y", true},
+                                              {"ignore-label", true},
+                                              {"layout", true},
+                                              {"normalize", data.normalize.kind != Normalization::Kind::none},
+                                              {"normalize-targets", data.targets != TargetScale::none},
+                                              {"augment", true}};
+  for (const auto& [name, has_effect_on_samples] : all) {
+    if (!has_effect_on_samples || !options.is_given(name)) continue;
+    throw UsageError(fmt::format("--{} is for samples, and {} holds tokens: leave it out", name, path.string()));
+  }
+}
+
 /// Throws UsageError if the command line gives --loss and the network file declares the losses. main_loss() checks the
 /// loss of a configuration.
 void require_no_other_loss(const LearningProblem& problem) {
@@ -213,6 +230,7 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
   DataFormat weighted = format_of_data(paths.training);
   weighted.weight = options.loss.sample_weight;
   workload.training = open_dataset(weighted, paths.training, deadline, shared);
+  require_no_sample_options(options, workload.training->info(), paths.training);
   if (workload.training->info().holds_weights && weighted.weight.empty()) {
     workload.notes.push_back(
         fmt::format("{} holds a weight for each sample, which is not used: --sample-weight {} does",

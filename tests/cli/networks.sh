@@ -145,6 +145,9 @@ check "a crop larger than the image"; refuse "crop of 40 x 40 does not fit" --mo
 check "an unknown augmentation"; refuse "flop.*none of.*flip" --model cnn --data images.h5 --augment flop
 check "a depth that is no network"; refuse "depth" --model resnet --data images.h5 --depth 21
 check "heads that do not divide the width"; refuse "heads" --model gpt --data text --width 16 --heads 3
+for option in "--ignore-label 0" "--normalize standard" "--augment flip" "--x foo" "--y label" "--layout channels-first"; do
+  check "an option of samples for tokens: $option"; refuse "${option% *} is for samples, and text/train holds tokens" --model gpt --data text $option
+done
 check "a context longer than the corpus"; refuse "context|window|tokens" --model gpt --data text --context 100000
 check "more sequences than windows"; refuse "sequences" --model lstm --data text --unroll 100 --global-batch 600
 check "an option of another network"; refuse "only with .*model" --model gpt --data text --depth 20
