@@ -1,9 +1,12 @@
 #include "app/pack/pack.hpp"
 
 #include <algorithm>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -20,10 +23,12 @@
 #include "comm/communicator.hpp"
 #include "comm/consensus.hpp"
 #include "io/datasets/dataset_source.hpp"
+#include "io/datasets/hdf5_token_source.hpp"
 #include "io/datasets/sharded_dataset.hpp"
 #include "io/datasets/token_dataset.hpp"
 #include "io/formats/image_listing.hpp"
 #include "io/shards/sample_source.hpp"
+#include "io/shards/shard_manifest.hpp"
 #include "io/shards/shard_writer.hpp"
 #include "io/text/tokenizer_files.hpp"
 #include "io/text/visible_text.hpp"
@@ -89,6 +94,24 @@ io::ArrayLabels array_labels(const PackOptions& options) {
   return {.meaning = label_meaning(options), .ignored = options.ignore_label};
 }
 
+bool is_hdf5(const std::filesystem::path& file) {
+  constexpr std::string_view kSignature = "\x89HDF";
+  std::ifstream in(file, std::ios::binary);
+  std::string begin(kSignature.size(), ' ');
+  return in.read(begin.data(), std::ssize(begin)) && begin == kSignature;
+}
+
+/// True if the tokens are in an HDF5 file, or in a folder of such files.
+bool holds_hdf5(const PackOptions& options) {
+  std::error_code unknown;
+  return options.inputs.size() == 1 && (std::filesystem::is_directory(options.x, unknown) || is_hdf5(options.x));
+}
+
+/// Corpora have the usual name of `train`, unless the user names another dataset.
+std::string token_dataset(const PackOptions& options) {
+  return options.x_name == PackOptions{}.x_name ? io::kTokensName : options.x_name;
+}
+
 /// parse_pack() has set options.format.
 std::unique_ptr<io::SampleSource> open_source(const PackOptions& options,
                                               const std::optional<io::TableEncoding>& encoding) {
@@ -134,7 +157,8 @@ std::unique_ptr<io::SampleSource> open_source(const PackOptions& options,
     case PackFormat::text:
       return io::open_text(options.inputs, text_options(options));
     case PackFormat::tokens:
-      return io::open_tokens(options.inputs, options.vocabulary);
+      if (!holds_hdf5(options)) return io::open_tokens(options.inputs, options.vocabulary);
+      return io::open_hdf5_tokens(options.x, token_dataset(options), options.vocabulary);
     case PackFormat::synthetic:
       return io::make_synthetic({.task = options.task,
                                  .samples = options.samples,
@@ -268,6 +292,9 @@ int run_pack(comm::MpiSession* session, const PackOptions& options, StopSignals&
   if (speaks) console.set_progress(options.progress);
   require_parts(options, peers.size(), console);
 
+  if (options.format == PackFormat::tokens && holds_hdf5(options)) {
+    inspect_data({.x = token_dataset(options), .y = "", .unlabelled = io::Unlabelled::accepted}, options.x);
+  }
   if (options.format == PackFormat::hdf5) {
     peers.all_succeed([&] {
       if (!speaks) return;

@@ -218,9 +218,10 @@ void add_hdf5_options(OptionTable& table, PackOptions& options) {
   table.group("HDF5 files from other programs and NumPy archives (hdf5, npz)");
   table
       .add("x-name", options.x_name, "NAME",
-           "dataset or array of the samples; default: x, or the one that fits; several inputs: NAME,NAME")
+           "dataset or array of the samples; default: x, or the one that fits, and tokens for tokens; several inputs: "
+           "NAME,NAME")
       .check(reject_empty)
-      .only_with("format", {"hdf5", "npz"});
+      .only_with("format", {"hdf5", "npz", "tokens"});
   table
       .add("y-name", options.y_name, "NAME",
            "dataset or array of the labels; default: y, or the one that fits; several targets of numbers: NAME,NAME")
@@ -375,7 +376,8 @@ PackOptions parse_pack(const std::vector<std::string>& arguments) {
           "x", Option::Shape::value, "FILE",
           "samples: IDX (also .gz), NumPy .npy or .npz, a table with samples and labels (.csv, .tsv), HDF5 (.h5, or a "
           "folder of such files), CIFAR batches (.bin, or their folder for the training batches), a folder with a "
-          "folder of images per class, text (.txt, also .gz), or tokens (uint16 .bin). CIFAR, text and tokens: also "
+          "folder of images per class, text (.txt, also .gz), or tokens (.bin, .npy, .h5). CIFAR, text and tokens: "
+          "also "
           "several files, comma-separated, or one after another without --x",
           [&options](const Option&, const std::string& text) {
             add_inputs(options, text);

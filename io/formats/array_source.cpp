@@ -35,11 +35,6 @@ void to_native_order(std::span<std::byte> data, std::size_t element) {
 
 bool is_float(FileType type) noexcept { return type == FileType::float32 || type == FileType::float64; }
 
-void read_rows(ArrayFile& file, std::span<std::byte> rows) {
-  file.bytes.read(rows);
-  if (file.big_endian != (std::endian::native == std::endian::big)) to_native_order(rows, size_of(file.type));
-}
-
 /// Throws FileError for an integer that is no class number, before anything is packed.
 void require_class_numbers(ArrayFile& file) {
   constexpr std::int64_t kAtOnce = 65'536;
@@ -171,6 +166,11 @@ class ArraySource final : public SampleSource {
 };
 
 }  // namespace
+
+void read_rows(ArrayFile& file, std::span<std::byte> rows) {
+  file.bytes.read(rows);
+  if (file.big_endian != (std::endian::native == std::endian::big)) to_native_order(rows, size_of(file.type));
+}
 
 void check_shape(const ArrayFile& file) {
   const std::string name = file.bytes.path().string();

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,12 @@ struct ArrayFile {
   std::vector<std::int64_t> shape;  ///< the first extent counts samples
 };
 
+/// Opens a NumPy .npy of C order. Throws FileError.
+ArrayFile open_npy_array(const std::filesystem::path& path);
 /// Throws FileError for impossible extents: none, negative, no sample, more bytes than the file has.
 void check_shape(const ArrayFile& file);
+/// Fills `rows` with the next elements, in the byte order of this machine.
+void read_rows(ArrayFile& file, std::span<std::byte> rows);
 
 /// One array as a field of the samples.
 struct NamedArray {

@@ -102,8 +102,6 @@ ArrayFile read_header(ByteReader bytes) {
   return file;
 }
 
-ArrayFile open_npy(const std::filesystem::path& path) { return read_header(ByteReader(path)); }
-
 /// An array's name in its archive, without the .npy that NumPy appends.
 std::string array_name(const ZipMember& member) {
   constexpr std::string_view kExtension = ".npy";
@@ -131,6 +129,8 @@ std::vector<NamedArray> arrays_of(const std::filesystem::path& file, const std::
 
 }  // namespace
 
+ArrayFile open_npy_array(const std::filesystem::path& path) { return read_header(ByteReader(path)); }
+
 std::unique_ptr<SampleSource> open_npz(const std::filesystem::path& file, const std::string& x, const std::string& y,
                                        const ArrayLabels& labels) {
   constexpr const char* kUsualLabels = "y";
@@ -157,7 +157,7 @@ std::unique_ptr<SampleSource> open_npz(const std::filesystem::path& file, const 
 
 std::unique_ptr<SampleSource> open_npy(const std::filesystem::path& x, const std::filesystem::path& y,
                                        const ArrayLabels& labels) {
-  return make_array_source("npy", open_npy, x, y, labels);
+  return make_array_source("npy", open_npy_array, x, y, labels);
 }
 
 }  // namespace lockstep::io

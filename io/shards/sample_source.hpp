@@ -166,8 +166,10 @@ TokenInfo learn_byte_pairs(const std::vector<std::filesystem::path>& files, std:
 /// The vocabulary of a packed corpus: FOLDER or FOLDER/train. Throws FileError.
 TokenInfo read_vocabulary(const std::filesystem::path& folder);
 
-/// Tokens made by other programs: flat files of little-endian uint16, with or without the 1024-byte header of llm.c
-/// (magic 20240520). The caller must know the vocabulary's size.
+/// Tokens made by other programs: NumPy .npy of whole numbers, files of llm.c for GPT-2 or Llama 3, or flat files of
+/// little-endian uint16, and uint32 if the vocabulary has more than 65,536 tokens. The caller must know the
+/// vocabulary's size. Throws FileError for files of other formats, and for flat files whose numbers seem to have more
+/// bytes.
 std::unique_ptr<SampleSource> open_tokens(const std::vector<std::filesystem::path>& files, std::int64_t vocabulary);
 
 /// CIFAR-10 and CIFAR-100 binary batches: a folder (its training batches) or files. x becomes uint8 [32, 32, 3]; y is

@@ -68,6 +68,21 @@ expect_out '^The'
 must_run tokenizer train --vocabulary 306 --out large corpus.txt more.txt
 fails 2 "large has 306 tokens, .* knows 304" generate ids-run --prompt "The" --tokenizer-files large
 
+check "tokens in HDF5 are packed with the vocabulary that the files do not tell"
+python3 - <<'END' || exit 1
+import h5py, numpy as np
+ids = np.arange(3000) * 7 % 303
+with h5py.File("ids.h5", "w") as f: f["tokens"], f["other"], f["rows"] = ids, ids[::-1].astype("u2"), ids.reshape(-1, 3)
+END
+must_run pack ids.h5 --format tokens --vocabulary 304 --validation 0.1 --out stored
+must_run pack ids.bin --format tokens --vocabulary 304 --validation 0.1 --out flat
+expect_same <(python3 -c 'import h5py; print(list(h5py.File("stored/train/shard-00000.h5")["tokens"][:]))') \
+  <(python3 -c 'import h5py; print(list(h5py.File("flat/train/shard-00000.h5")["tokens"][:]))')
+succeeds train stored --model gpt --context 8 --layers 1 --heads 2 --width 16 --steps 2 --batch 2 --run stored-run
+must_run pack ids.h5 --format tokens --x-name other --vocabulary 304 --out other-stored
+fails 1 "rows is no corpus of tokens" pack ids.h5 --format tokens --x-name rows --vocabulary 304 --out no
+fails 1 "ids.h5: token 43 is 301, outside the vocabulary of 300" pack ids.h5 --format tokens --vocabulary 300 --out no
+
 check "damaged files are refused with their place"
 cp -r elsewhere bad; sed -i '5s/.*/broken/' bad/merges.txt
 fails 1 'bad/merges\.txt: line 5 .*copy it again' pack --x corpus.txt --tokenizer bpe --tokenizer-files bad --out x
