@@ -55,8 +55,8 @@ class ReporterTest : public testing::Test {
   WorkPlan work_;
   std::unique_ptr<model::Network> network_ =
       model::make_network({.name = "linear"}, {.features = 2, .outputs = 3, .image = {}});
-  Task classification_{model::LossKind::softmax_cross_entropy, *network_, 0};
-  Task regression_{model::LossKind::mean_squared_error, *network_, 0};
+  Task classification_{model::LossKind::softmax_cross_entropy, *network_};
+  Task regression_{model::LossKind::mean_squared_error, *network_};
 };
 
 TEST_F(ReporterTest, ALineIsTheMeanOfTheStepsSinceTheLastOne) {
