@@ -62,6 +62,8 @@ DataFormat format_of(const LearningProblem& trained, const io::TrainingRecord& r
     if (request.y == DataOptions{}.y) format.targets = {request.y};
     if (!format.ignored_label && known) format.ignored_label = known->ignored_label;
     if (packed) format.ignored_label.reset();  // packed data store their own
+  } else if (!request.x.empty()) {
+    format.x = request.x;
   }
   // Shards store channels last. The run's --layout described the files that it was trained on.
   if (is_packed_data(trained.data.validation) && !is_packed_data(inference_options_of(record).data.path)) {
@@ -72,6 +74,17 @@ DataFormat format_of(const LearningProblem& trained, const io::TrainingRecord& r
     format.unlabelled = request.y.empty() ? io::Unlabelled::accepted : io::Unlabelled::refused;
   }
   return format;
+}
+
+/// Throws UsageError for options of samples, which have no effect on a corpus of tokens.
+void require_no_sample_options(const TrainedModelOptions& request, const std::filesystem::path& path) {
+  const bool scales = request.normalize && request.normalize->kind != Normalization::Kind::none;
+  const char* const option = !request.x.empty() && is_packed_data(path) ? "x"
+                             : !request.y.empty()                       ? "y"
+                             : scales                                   ? "normalize"
+                                                                        : nullptr;
+  if (option == nullptr) return;
+  throw UsageError(fmt::format("--{} is for samples, and {} holds tokens: leave it out", option, path.string()));
 }
 
 /// The loss of the run, for data without labels.
@@ -182,6 +195,7 @@ void TrainedModel::open_data(comm::Communicator& communicator, const TrainedMode
         takes_images()
             ? open_images()
             : open_dataset(format_of(trained_, source_.record(), request, labels_), data(), &deadline, shared);
+    if (opened->info().tokens) require_no_sample_options(request, data());
     opened = with_class_targets(std::move(opened), model::network_kind(trained_.network).losses, data());
     match_data(request, opened);
     if (const double share = trained_.data.validation_share; share > 0) {

@@ -148,6 +148,10 @@ check "heads that do not divide the width"; refuse "heads" --model gpt --data te
 for option in "--ignore-label 0" "--normalize standard" "--augment flip" "--x foo" "--y label" "--layout channels-first"; do
   check "an option of samples for tokens: $option"; refuse "${option% *} is for samples, and text/train holds tokens" --model gpt --data text $option
 done
+for option in "--normalize standard" "--x foo" "--y label"; do
+  check "an option of samples for the evaluation of tokens: $option"
+  fails 2 "${option% *} is for samples, and .*text/validation holds tokens" eval gpt-1 $option
+done
 check "a context longer than the corpus"; refuse "context|window|tokens" --model gpt --data text --context 100000
 check "more sequences than windows"; refuse "sequences" --model lstm --data text --unroll 100 --global-batch 600
 check "an option of another network"; refuse "only with .*model" --model gpt --data text --depth 20
