@@ -57,7 +57,7 @@ learns runs/bf16 0.08
 
 check "all numbers of ranks give one run, and a resumed one is the same"
 for n in 1 3; do
-  succeeds -n $n train packed --validation packed-test --model beside.yaml --epochs 2 --global-batch 64 --reproducible "${common[@]}" --run runs/on$n
+  succeeds -n $n train packed --validation packed-test --model beside.yaml --epochs 2 --global-batch 64 --reproducible --report-every 1 "${common[@]}" --run runs/on$n
 done
 expect_same <(metric runs/on1 train loss) <(metric runs/on3 train loss)
 succeeds -n 2 train packed --validation packed-test --model beside.yaml --epochs 1 --global-batch 64 --reproducible "${common[@]}" --run runs/half
