@@ -320,7 +320,11 @@ Workload prepare_workload(const TrainOptions& given, int world, io::IoDeadline* 
     if (info.samples < model::kSmallData) shrink_network(options);
     workload.network = model::make_network(options.network, shape);
   } catch (const std::invalid_argument& e) {
-    throw UsageError(e.what());
+    // Images to predict, stored as bytes, look like masks.
+    const bool may_be_numbers = info.has_masks() && info.y.sample_shape.size() >= info.x.sample_shape.size();
+    throw UsageError(may_be_numbers ? fmt::format("{}; --loss mean-squared-error takes {} as numbers, not classes",
+                                                  e.what(), info.y.name)
+                                    : e.what());
   }
   check_tokens(workload);
   apply_tuning(options.tuning, *workload.network);

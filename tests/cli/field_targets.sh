@@ -34,6 +34,7 @@ write("whole.h5", state=x, after=np.round(50 * y[..., 0] * 1000).astype("i2"))  
 write("rows.h5", state=x, after=y.mean((1, 2)))
 write("times.h5", state=x, after=np.stack([1.7e9 + x[..., 0].astype(float), x[..., 1]], -1))  # float64
 write("emulator.h5", x=x.mean((1, 2)), y=y)
+write("bytes.h5", image=r.integers(0, 256, (24, 6, 5, 2)).astype("u1"))
 write("scalar.h5", state=x, small=y[..., 0], mean=y[..., 1].mean((1, 2)))
 fine = np.stack([smooth(30, 8, 12) for _ in range(2)], -1).astype("f4")
 write("fine.h5", low=fine.reshape(30, 4, 2, 6, 2, 2).mean((2, 4)), high=fine)
@@ -223,7 +224,7 @@ network:
   - upsample: {factor: 2, mode: linear}
   - conv: {channels: $outputs, kernel: 3}
 END
-succeeds -n 2 train --data fine.h5 --x low --y high --model fine.yaml --validation 0.2 --epochs 2 --batch 4 --progress off --run runs/fine
+succeeds -n 2 train --data fine.h5 --x low --y high --model fine.yaml --validation 0.2 --learning-rate 0.01 --epochs 15 --batch 4 --progress off --run runs/fine
 expect_silence; expect_out 'fields of 8 x 12 with 2 channels'
 succeeds predict runs/fine --out fine-out.h5
 python3 -c "import h5py; assert h5py.File('fine-out.h5')['scores'].shape == (6, 8, 12, 2)" || failed "shape of enlarged fields"
@@ -317,6 +318,7 @@ refused() { fails "$1" "$2" -n 2 train "${plain[@]}" --steps 2 --run runs/none "
 refused 2 "the network's output is 4 x 6 x 2 of each sample, and fields of 8 x 12 with 2 channels ask for 8 x 12 x 2: give it as many positions as the fields" \
   --data fine.h5 --x low --y high --model net.yaml
 printf '%s\n' 'name: net' 'network:' '- conv: {channels: 3, kernel: 3}' >three.yaml
+sed 's/state:/image:/' net.yaml >image.yaml
 refused 2 'fields of 6 x 5 with 2 channels ask for 6 x 5 x 2: end with `conv: \{channels: \$outputs, kernel: 1\}`' --data packed --model three.yaml
 printf '%s\n' 'name: net' 'network:' '- conv: {channels: 2, kernel: 3}' '- reshape: [30, 2]' >flat.yaml
 refused 2 'ask for 6 x 5 x 2: end with `reshape: \[6, 5, 2\]`' --data packed --model flat.yaml
@@ -331,6 +333,10 @@ printf 'losses: [%s]\n' '{loss: huber, with: small}, {loss: softmax-cross-entrop
 refused 2 'classes.yaml:[0-9]+: losses: softmax-cross-entropy judges labels or classes, and the data hold fields' --data apart --model classes.yaml
 refused 1 'small has numbers of \[6, 5\] for each sample and mean of \[\]: several targets have the same positions' \
   --data scalar.h5 --x state --y small,mean --model net.yaml
+refused 2 'masks of 6 x 5 x 2 with [0-9]+ classes ask for .*; --loss mean-squared-error takes y as numbers, not classes' \
+  --data bytes.h5 --x image --y image --model three.yaml
+succeeds train --data bytes.h5 --x image --y image --loss mean-squared-error --model image.yaml "${plain[@]}" --steps 2 --run runs/bytes
+expect_out 'fields of 6 x 5 with 2 channels'
 refused 1 'bad.h5: sample 3 holds NaN or infinity in y' --data bad.h5 "${names[@]}" --model net.yaml
 refused 2 'rows.h5 does not fit packed: .* 2 regression targets against .* fields of 6 x 5 with 2 channels' \
   --data packed --validation rows.h5 "${names[@]}" --model net.yaml
