@@ -124,6 +124,13 @@ void settle(OptionTable& table, TrainOptions& options) {
   if (const Option* const loss = table.find("loss"); loss != nullptr && loss->source() == OptionSource::file) {
     if (!model::network_kind(options.network).losses.empty()) std::erase(options.explicitly_set, "loss");
   }
+  // It also holds the default names of data sets, which nobody has given.
+  for (const auto& [name, is_default] :
+       {std::pair("x", options.data.x == DataOptions{}.x), std::pair("y", options.data.y == DataOptions{}.y)}) {
+    const Option* const option = table.find(name);
+    if (is_default && option != nullptr && option->source() == OptionSource::file)
+      std::erase(options.explicitly_set, name);
+  }
   options.from_checkpoint = table.from_checkpoint();
 }
 

@@ -72,17 +72,21 @@ void require_windows_of_series(const LearningProblem& problem) {
     throw UsageError("--augment is for images, and --window reads series");
 }
 
-/// Throws UsageError for options of samples, which have no effect on a corpus of tokens.
+/// Throws UsageError for options of samples, which have no effect on a corpus of tokens. The configuration of a run
+/// holds all options: those with their default values are no mistake.
 void require_no_sample_options(const TrainOptions& options, const io::DatasetInfo& info, const fs::path& path) {
   if (!info.tokens) return;
   const DataOptions& data = options.data;
-  const std::pair<const char*, bool> all[] = {{"x", is_packed_data(path)},
-                                              {"y", true},
-                                              {"ignore-label", true},
-                                              {"layout", true},
-                                              {"normalize", data.normalize.kind != Normalization::Kind::none},
-                                              {"normalize-targets", data.targets != TargetScale::none},
-                                              {"augment", true}};
+  const DataOptions none;
+  const Normalization::Kind scale = data.normalize.kind;
+  const std::pair<const char*, bool> all[] = {
+      {"x", is_packed_data(path) && data.x != none.x},
+      {"y", data.y != none.y},
+      {"ignore-label", data.ignore_label.has_value()},
+      {"layout", data.layout != none.layout},
+      {"normalize", scale != Normalization::Kind::none && scale != Normalization::Kind::automatic},
+      {"normalize-targets", data.targets == TargetScale::standard},
+      {"augment", !(data.augment == none.augment)}};
   for (const auto& [name, has_effect_on_samples] : all) {
     if (!has_effect_on_samples || !options.is_given(name)) continue;
     throw UsageError(fmt::format("--{} is for samples, and {} holds tokens: leave it out", name, path.string()));

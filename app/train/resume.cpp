@@ -378,9 +378,12 @@ void restore(comm::Communicator& communicator, Console& console, Plan& plan, Eng
     standing.roll_backs = roll_back->count;
     standing.rate_factor = roll_back->rate_factor;
   }
-  const UpdateClock before = standing.updates;
+  UpdateClock before = standing.updates;
   const int per_step = plan.agreement->roles().updates_per_step;
-  if (before.per_step == 0) standing.updates.per_step = per_step;
+  if (before.per_step == 0) {  // take the earlier launches for such as this one
+    before.per_step = 1;
+    standing.updates.per_step = per_step;
+  }
   if (standing.updates.per_step != per_step || new_optimizer) {
     const std::int64_t updates = new_optimizer ? 0 : standing.updates.after(standing.step);
     standing.updates = {.step = standing.step, .updates = updates, .per_step = per_step};

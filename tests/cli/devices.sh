@@ -4,7 +4,7 @@
 # label: more
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
-pack_small data/test
+pack_small data/test --first 600
 train=(train --data data --optimizer sgd --hidden 16 --batch 25 --steps 8 --report-every 1)
 nothing_but_cpus='device: cpu \(.+\)'
 

@@ -152,6 +152,8 @@ for option in "--normalize standard" "--x foo" "--y label"; do
   check "an option of samples for the evaluation of tokens: $option"
   fails 2 "${option% *} is for samples, and .*text/validation holds tokens" eval gpt-1 $option
 done
+check "but the configuration of a run, which holds their default values, trains anew"
+succeeds train --config gpt-1/config.ini --run gpt-anew
 check "a context longer than the corpus"; refuse "context|window|tokens" --model gpt --data text --context 100000
 check "more sequences than windows"; refuse "sequences" --model lstm --data text --unroll 100 --global-batch 600
 check "an option of another network"; refuse "only with .*model" --model gpt --data text --depth 20

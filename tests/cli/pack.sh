@@ -43,7 +43,7 @@ succeeds info csv
 expect_out 'cat'; expect_out '120'
 check "CSV: a label column that is not there"
 run pack --format csv --x table.csv --label-column specie --out csv2
-expect_status 1; expect_err 'specie'; expect_no_file csv2
+expect_status 2; expect_err 'specie'; expect_no_file csv2
 for task in classification regression; do
   check "synthetic $task"
   succeeds pack --format synthetic --task $task --samples 500 --features 7 --out synthetic-$task --shards 2

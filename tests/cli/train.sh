@@ -3,7 +3,7 @@
 # label: mpich
 . "$(dirname "$0")/harness.sh"
 pack_small data/train
-pack_small data/test
+pack_small data/test --first 600
 
 check "a run of two ranks"
 succeeds -n 2 train --data data --optimizer sgd --model mlp --hidden 16 --batch 25 --epochs 3 --run runs/a --report-every 4

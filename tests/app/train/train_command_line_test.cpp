@@ -285,7 +285,7 @@ TEST(TrainOptionsTest, TheRateGoesWithTheOptimiser) {
   EXPECT_EQ(parse({}).schedule.base, 0.001);
   EXPECT_EQ(parse({"--optimizer", "momentum"}).schedule.base, 0.1);
   EXPECT_EQ(parse({"--optimizer", "momentum", "--learning-rate", "0.2"}).schedule.base, 0.2);
-  EXPECT_EQ(parse({"--model", "lstm"}).schedule.base, 1);
+  EXPECT_EQ(parse({"--model", "lstm"}).schedule.base, 20);
   EXPECT_EQ(parse({"--model", "lstm", "--optimizer", "adam"}).schedule.base, 0.001) << "that of sgd is far too large";
   EXPECT_EQ(parse({"--model", "cnn"}).optimizer.kind, model::OptimizerKind::sgd);
 }
