@@ -68,8 +68,8 @@ check "the commands of the documents: fields from fields"
 commands_of "Fields from fields" 60
 expect_status 0
 expect_out '^tracer: mean absolute error of persistence'; expect_out '^temperature \[K\] +12,288 '; expect_file fields.onnx
-"$python" -c "import h5py; assert h5py.File('forecasts.h5')['scores'].shape == (60, 32, 32, 2)" || failed "the shape of the forecasts"
-rm -rf runs fields.h5 fields.onnx climate.h5 classes.h5 predictions.h5 predictions.csv forecasts.h5 forecasts.csv shards new.h5 spectra.h5 series.csv spectra.onnx
+"$python" -c "import h5py; assert h5py.File('fields-forecast.h5')['scores'].shape == (60, 32, 32, 2)" || failed "the shape of the forecasts"
+rm -rf runs fields.h5 fields.onnx fields-forecast.h5 climate.h5 classes.h5 predictions.h5 predictions.csv forecasts.h5 forecasts.csv shards new.h5 spectra.h5 series.csv spectra.onnx
 
 check "spectra: from HDF5 to predictions in CSV"
 made spectra spectra.h5 1500
