@@ -119,6 +119,7 @@ void ShardContents::arrange(const DatasetOptions& options) {
     given == layouts.fields.end() ? arrange(layouts.images, input, "samples") : arrange(*given, input);
   }
   if (inputs.size() == 1) info.x.sample_shape = inputs[0].stored.sample_shape;
+  const std::vector<Column> rows = targets;
   for (Column* const field : fields) {
     if (const FieldLayout* const given = order_of(*field, layouts)) {
       arrange(*given, *field);
@@ -127,6 +128,17 @@ void ShardContents::arrange(const DatasetOptions& options) {
     }
   }
   if (targets.empty() && !fields.empty()) info.y.sample_shape = only_target.stored.sample_shape;
+  const auto has_order = [&](const Column& target) { return order_of(target, layouts) != nullptr; };
+  if (first_with_other_positions(options) == nullptr || std::ranges::any_of(targets, has_order)) return;
+  targets = rows;
+  targets_are_rows = true;
+}
+
+const ShardContents::Column* ShardContents::first_with_other_positions(const DatasetOptions& options) const {
+  for (const Column& target : targets) {
+    if (positions_of(target, options) != positions_of(targets[0], options)) return &target;
+  }
+  return nullptr;
 }
 
 void ShardContents::arrange(const FieldLayout& given, Column& column) const {
@@ -294,14 +306,13 @@ std::vector<std::int64_t> ShardContents::positions_of(const Column& target, cons
 }
 
 void ShardContents::understand_field(const DatasetOptions& options) {
-  if (!has_y() || info.labels_are_classes) return;
+  if (!has_y() || info.labels_are_classes || targets_are_rows) return;
   if (targets.empty()) {
     info.field = positions_of(only_target, options);
     return;
   }
   const std::vector<std::int64_t> field = positions_of(targets[0], options);
-  const auto is_other = [&](const Column& target) { return positions_of(target, options) != field; };
-  if (const auto other = std::ranges::find_if(targets, is_other); other != targets.end()) {
+  if (const Column* const other = first_with_other_positions(options)) {
     throw FileError(fmt::format(
         "{}: {} has numbers of [{}] for each sample and {} of [{}]: several targets have the same positions, or are "
         "rows of numbers",

@@ -35,6 +35,7 @@ struct ShardContents {
   std::vector<Column> inputs;                 ///< one or more
   std::vector<Column> targets;                ///< set if there are several; empty if y is one field
   std::size_t y_field = 1;                    ///< the only target
+  bool targets_are_rows = false;              ///< several targets, whose positions differ: each is a row of numbers
   Column only_target;                         ///< the only target as it is delivered
   std::optional<TargetValues> known_targets;  ///< from the manifest
   std::vector<std::string> id_checksums;      ///< from the manifest: checksum of the samples' names in each shard, hex
@@ -65,6 +66,8 @@ struct ShardContents {
   void arrange(const DatasetOptions& options);
   /// The targets that may be fields: numbers of two extents or more, or those whose order is given.
   std::vector<Column*> fields_to_predict(const Layouts& layouts);
+  /// The first of several targets whose positions are not those of the first one; nullptr: they all have the same.
+  const Column* first_with_other_positions(const DatasetOptions& options) const;
   /// The order that the user gives for a target; nullptr: none.
   const FieldLayout* order_of(const Column& target, const Layouts& layouts) const;
   /// True if the input beside the target had its channels first, and the extents behind are those of the target.

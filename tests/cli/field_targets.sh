@@ -332,7 +332,7 @@ refused 2 'labels.yaml:[0-9]+: losses: binary-cross-entropy judges labels or cla
 printf 'losses: [%s]\n' '{loss: huber, with: small}, {loss: softmax-cross-entropy, with: large, classes: 3}' | cat net.yaml - >classes.yaml
 refused 2 'classes.yaml:[0-9]+: losses: softmax-cross-entropy judges labels or classes, and the data hold fields' --data apart --model classes.yaml
 refused 1 'small has numbers of \[6, 5\] for each sample and mean of \[\]: several targets have the same positions' \
-  --data scalar.h5 --x state --y small,mean --model net.yaml
+  --data scalar.h5 --x state --y small,mean --layout small=nhw --model net.yaml
 refused 2 'masks of 6 x 5 x 2 with [0-9]+ classes ask for .*; --loss mean-squared-error takes y as numbers, not classes' \
   --data bytes.h5 --x image --y image --model three.yaml
 succeeds train --data bytes.h5 --x image --y image --loss mean-squared-error --model image.yaml "${plain[@]}" --steps 2 --run runs/bytes

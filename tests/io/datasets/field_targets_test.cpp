@@ -131,11 +131,20 @@ TEST_F(FieldTargetsTest, SeveralTargetsAreChannels) {
   EXPECT_THAT(names_of_numbers(data.info().targets), ElementsAre("a", "b_0", "b_1"));
   EXPECT_THAT(first_field_of(data), ElementsAreArray({0.5, 0.5, 1.5, 1.5, 2.5, 3.5, 2.5, 4.5, 5.5, 3.5, 6.5, 7.5, 4.5,
                                                       8.5, 9.5, 5.5, 10.5, 11.5}));
-  const auto refusal = [&](const char* y) {
-    return error_text<FileError>([&] { ShardedDataset({.path = path(), .x = "x", .y = y}); });
-  };
-  EXPECT_THAT(refusal("a,c"), HasSubstr("a has numbers of [2, 3] for each sample and c of [6]"));
-  EXPECT_THAT(refusal("a,d"), HasSubstr("several targets have the same positions"));
+}
+
+TEST_F(FieldTargetsTest, SeveralTargetsOfOtherPositionsAreRows) {
+  put("x", {2, 3, 1});
+  put("a", {2, 3});
+  put("c", {6});
+  put("d", {3, 3});
+  put("first", {3, 5, 6});
+  for (const char* y : {"a,c", "a,d", "a,first"}) {
+    const ShardedDataset data({.path = path(), .x = "x", .y = y});
+    EXPECT_THAT(data.info().field, testing::IsEmpty()) << y;
+    const std::vector<float> numbers = first_field_of(data);
+    for (std::size_t i = 6; i < numbers.size(); ++i) EXPECT_EQ(numbers[i], static_cast<float>(i - 6) + 0.5f) << y;
+  }
 }
 
 }  // namespace
