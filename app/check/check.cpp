@@ -138,7 +138,7 @@ void Check::find_place() {
 void Check::open_weights() {
   if (options_.train.start.from.empty() || !options_.train.from_checkpoint.empty()) return;
   try {
-    weights_.emplace(communicator_, CheckpointChoice{.path = options_.train.start.from}, &deadline_,
+    weights_.emplace(communicator_, CheckpointChoice{.path = options_.train.start.from, .heads = options_.train.start.heads}, &deadline_,
                      CheckpointOnRank0::Accept::weights);
     all_succeed_or_usage(communicator_,
                          [&] { options_.train = options_of_start(options_.train, {.weights = weights_->record()}); });

@@ -133,11 +133,13 @@ bool is_same_data(const io::DataDescription& a, const io::DataDescription& b) {
     std::vector<io::Field> fields = one.inputs;
     fields.push_back(one.x);
     for (io::Field& field : fields) field.unit.clear();  // compare_units() warns of another one
-    return std::tuple(std::move(fields),
-                      std::tie(one.contents, one.labels, one.classes, one.ignored_label, one.mask, one.field,
-                               one.class_names, one.target_names, one.table, one.window, one.horizon));
+    return std::tuple(std::move(fields), std::tie(one.contents, one.labels, one.classes, one.ignored_label, one.mask,
+                                                  one.field, one.target_names, one.table, one.window, one.horizon));
   };
-  return !a.contents.empty() && meaning(a) == meaning(b);
+  // Earlier versions read no names of the classes of masks.
+  const bool same_names =
+      a.class_names == b.class_names || (!a.mask.empty() && (a.class_names.empty() || b.class_names.empty()));
+  return !a.contents.empty() && same_names && meaning(a) == meaning(b);
 }
 
 std::vector<std::string> changes_of(const io::DataDescription& before, const io::DataDescription& now) {

@@ -107,6 +107,12 @@ io::TrainingRecord record_of_gpt2(const io::SafetensorsFile& file, const io::Che
           fmt::format("--heads {}: {} says n_head {}: leave --heads out", heads, config.file().string(), *known));
     }
     heads = *known;
+    if (width % heads != 0) {
+      throw io::FileError({.file = config.file(),
+                           .what = fmt::format("n_head {} does not divide the width of the tensors, {}: it belongs to "
+                                               "another file",
+                                               heads, width)});
+    }
   }
   if (heads == 0 && width % kUsualHeadSize == 0) heads = width / kUsualHeadSize;
   if (heads == 0 || width == 0 || width % heads != 0) {

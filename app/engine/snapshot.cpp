@@ -315,13 +315,12 @@ std::string CheckpointOnRank0::checksum() const { return file_.empty() ? "" : io
 
 namespace {
 
-io::TrainingRecord network_of_gpt2(const io::SafetensorsFile& file, const io::Checkpoint& read) {
+/// As record_of_gpt2(), for work that ranks agree on.
+io::TrainingRecord network_of_gpt2(const io::SafetensorsFile& file, const io::Checkpoint& read, std::int64_t heads) {
   try {
-    return record_of_gpt2(file, read, 0);
-  } catch (const UsageError&) {
-    throw io::FileError({.file = file.file(),
-                         .what = "its tensors do not tell the number of attention heads: name the checkpoint that "
-                                 "`lockstep import` --heads makes of it"});
+    return record_of_gpt2(file, read, heads);
+  } catch (const UsageError& error) {
+    throw io::FileError(error.what());
   }
 }
 
@@ -338,7 +337,7 @@ CheckpointOnRank0::CheckpointOnRank0(comm::Communicator& communicator, const Che
     if (accept == Accept::weights && io::is_safetensors_name(path) && fs::is_regular_file(path)) {
       const io::SafetensorsFile weights(path);
       checkpoint_ = read_weight_file(weights);
-      if (names_gpt2(weights)) checkpoint_.record = network_of_gpt2(weights, checkpoint_);
+      if (names_gpt2(weights)) checkpoint_.record = network_of_gpt2(weights, checkpoint_, choice.heads);
       file_ = path;
       return;
     }

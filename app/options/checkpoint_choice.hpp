@@ -2,6 +2,7 @@
 /// The checkpoint that a command uses.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -15,6 +16,7 @@ struct CheckpointChoice {
   };
   std::filesystem::path path;  ///< run folder, checkpoints folder, or one checkpoint file
   Which which = Which::best;
+  std::int64_t heads = 0;  ///< attention heads of a GPT-2 in a weight file, which may not tell them; 0: not given
   std::string name = {};  ///< name of a checkpoint in the folder, overrides `which`; "": `which` decides
 };
 

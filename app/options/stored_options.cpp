@@ -132,6 +132,10 @@ void settle(OptionTable& table, TrainOptions& options) {
       std::erase(options.explicitly_set, name);
   }
   options.from_checkpoint = table.from_checkpoint();
+  if (const auto heads = options.network.values.find("heads");
+      heads != options.network.values.end() && options.is_given("heads")) {
+    if (const auto* number = std::get_if<std::int64_t>(&heads->second)) options.start.heads = *number;
+  }
 }
 
 TrainOptions train_options_of(const io::TrainingRecord& record) {

@@ -239,6 +239,7 @@ struct CheckpointEvery {
 struct StartOptions {
   std::filesystem::path from;             ///< run folder or checkpoint; "": all weights are random
   std::vector<std::string> reinitialize;  ///< patterns of tensors that are random nevertheless: "dense_3/*"
+  std::int64_t heads = 0;                 ///< the given attention heads of the network; 0: none are given
   bool operator==(const StartOptions&) const = default;
 };
 

@@ -68,7 +68,7 @@ void RestorePoint::open(comm::Communicator& communicator, const CheckpointChoice
 }
 
 void RestorePoint::open_weights(comm::Communicator& communicator, const StartOptions& options) {
-  weight_file.emplace(communicator, CheckpointChoice{.path = options.from}, deadline,
+  weight_file.emplace(communicator, CheckpointChoice{.path = options.from, .heads = options.heads}, deadline,
                       CheckpointOnRank0::Accept::weights);
   weights = weight_file->record();
 }

@@ -104,7 +104,7 @@ succeeds -n 2 train --data chunked.h5 --optimizer sgd --x images --y labels --no
 expect grep -Eiq 'chunk' <(cat out err)
 metric runs/plain train loss >plain; metric runs/chunked train loss >chunked; expect_same plain chunked
 check "a dataset name that is not there"
-fails 1 'plain\.h5.*pictures' train --data plain.h5 --optimizer sgd --x pictures --y labels --steps 1
+fails 2 'plain\.h5.*pictures' train --data plain.h5 --optimizer sgd --x pictures --y labels --steps 1
 check "packed samples without labels"
 printf 'a,b\n1,2\n3,4\n' >samples.csv
 succeeds pack --x samples.csv --out unlabelled

@@ -73,7 +73,7 @@ must_run pack --format npy --x x.npy --y y.npy --out numbers
 must_run train --data numbers --model mlp --hidden 16 --batch 20 --steps 60 --optimizer adam --learning-rate 0.01 --progress off --run runs/b
 for n in 1 3; do
   succeeds -n $n eval runs/b --data numbers --evaluation-batch 40 --report --json b$n.json
-  expect_out '^target 2 +300 '
+  expect_out '^target_1 +300 '
 done
 expect cmp b1.json b3.json
 succeeds predict runs/b --data numbers --batch 40 --out b.h5

@@ -123,7 +123,7 @@ END
 python3 means.py $(for run in house narrow others two; do newest_checkpoint runs/$run; done) >said 2>&1 || failed "$(tail -n 1 said)"
 check "images whose bytes are numbers from 0 to 1 elsewhere"
 must_run train --data ones.h5 --steps 2 --progress off --run runs/ones
-fails 2 "bytes.h5 holds uint8, and the network was trained on float32 of a range that is not known" \
+fails 2 "bytes.h5 holds uint8 from 0 to 255, and the network was trained on float32 from 0 to 1" \
   -n 2 train --data bytes.h5 --steps 2 --progress off --initialize-from runs/ones --run runs/bytes
 succeeds -n 2 train --data bytes.h5 --steps 2 --progress off --initialize-from runs/ones --normalize range --run runs/bytes
 check "tensors that only one of the two has"

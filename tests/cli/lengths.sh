@@ -123,7 +123,7 @@ import h5py, json, numpy as np
 with h5py.File("dirty.h5") as f: x, length = f["series"][:].astype(float), f["length"][:]
 real = x[np.arange(x.shape[1]) < length[:, None]]
 with h5py.File("runs/dirty-scaled3/checkpoints/latest") as f: scale = json.loads(bytes(f["state/data_description"][:]))["feature_scale"]
-assert np.allclose(scale["mean"], [real.mean(), 0]) and np.allclose(scale["deviation"], [real.std(), 1]), scale
+assert np.allclose(scale["mean"], [*real.mean(0), 0]) and np.allclose(scale["deviation"], [*real.std(0), 1]), scale
 END
 
 check "all numbers of ranks give one run, and a resumed one is the same"

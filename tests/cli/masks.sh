@@ -188,7 +188,7 @@ expect_silence
 succeeds pack --x series.h5 "${pack_names[@]}" --mask --ignore-label 255 --out series
 expect_out 'masks: a class'
 succeeds -n 2 train --data series --validation series "${plain[@]}" --model series.yaml --batch 3 --epochs 2 --run runs/packed-series
-expect_silence
+expect_err 'the validation data are the training data'; [ "$(own_words | wc -l)" = 1 ] || failed "more than one warning"
 
 check "what is refused, in one sentence"
 printf '%s\n' 'name: net' 'network:' '- conv: {channels: 6, kernel: 3}' >six.yaml

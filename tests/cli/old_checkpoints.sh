@@ -18,7 +18,7 @@ for _ in 1 2 3 4 5 6 7 8; do echo "the cat sat on a mat and the dog saw no cat";
 must_run pack --format text --tokenizer char --x corpus.txt --out text --validation 0.2
 mlp="--data data --optimizer sgd --model mlp --hidden 5 --batch 6 --steps 8 --evaluate-every 4 --checkpoint-every 4 --seed 2"
 lstm="--data text --model lstm --hidden 4 --layers 1 --unroll 5 --global-batch 3 --steps 6 --checkpoint-every 4"
-lstm+=" --evaluate-every 3 --seed 2"
+lstm+=" --learning-rate 1 --clip-norm 5 --evaluate-every 3 --seed 2"
 
 # goes_on FORMAT STEP OPTIONS...
 goes_on() {
