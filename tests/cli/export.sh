@@ -195,6 +195,10 @@ expect cmp heads.safetensors told.safetensors
 succeeds -n 2 train --data corpus --batch 4 --steps 1 --initialize-from hf/model.safetensors --progress off --run runs/told
 expect_out "64, 4 heads of 16"
 fails 2 "--heads 2: hf/config.json says n_head 4: leave --heads out" import hf/model.safetensors --heads 2 --out x.h5
+gpt=(--data corpus --model gpt --layers 2 --width 64 --context 8 --batch 4 --steps 1 --progress off)
+fails 1 "--heads 2: hf/config.json says n_head 4: leave --heads out" -n 2 train "${gpt[@]}" --heads 2 --initialize-from hf/model.safetensors --run runs/x
+succeeds -n 2 train "${gpt[@]}" --heads 2 --initialize-from gpt2.safetensors --run runs/two-heads
+expect_out "64, 2 heads of 32"
 while IFS='|' read -r setting said; do
   config ", $setting"
   fails 1 "hf/config.json: $said" import hf/model.safetensors --out x.h5
