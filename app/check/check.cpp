@@ -138,8 +138,9 @@ void Check::find_place() {
 void Check::open_weights() {
   if (options_.train.start.from.empty() || !options_.train.from_checkpoint.empty()) return;
   try {
-    weights_.emplace(communicator_, CheckpointChoice{.path = options_.train.start.from, .heads = options_.train.start.heads}, &deadline_,
-                     CheckpointOnRank0::Accept::weights);
+    weights_.emplace(communicator_,
+                     CheckpointChoice{.path = options_.train.start.from, .heads = options_.train.start.heads},
+                     &deadline_, CheckpointOnRank0::Accept::weights);
     all_succeed_or_usage(communicator_,
                          [&] { options_.train = options_of_start(options_.train, {.weights = weights_->record()}); });
   } catch (const UsageError& error) {  // the same on every rank, as is a ConsensusError

@@ -17,7 +17,7 @@ struct CheckpointChoice {
   std::filesystem::path path;  ///< run folder, checkpoints folder, or one checkpoint file
   Which which = Which::best;
   std::int64_t heads = 0;  ///< attention heads of a GPT-2 in a weight file, which may not tell them; 0: not given
-  std::string name = {};  ///< name of a checkpoint in the folder, overrides `which`; "": `which` decides
+  std::string name = {};   ///< name of a checkpoint in the folder, overrides `which`; "": `which` decides
 };
 
 }  // namespace lockstep::app

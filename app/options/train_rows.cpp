@@ -152,12 +152,13 @@ void add_data_options(OptionTable& table, DataOptions& options) {
   add_allow_fill(table, options.allow_fill);
   add_layout_option(table, options.layout);
   table
-      .add_parsed("normalize", options.normalize, "HOW",
-                  "conversion of stored numbers to inputs: none, range (the value range becomes 0 to 1), standard (all "
-                  "numbers together to mean 0, standard deviation 1), per-feature (the same for each column of a table "
-                  "or channel of other samples), per-image (for each image), affine(SCALE,SHIFT); auto: range for bytes, "
-                  "per-feature for floats whose spread requires it, else none",
-                  parse_normalization, to_text)
+      .add_parsed(
+          "normalize", options.normalize, "HOW",
+          "conversion of stored numbers to inputs: none, range (the value range becomes 0 to 1), standard (all "
+          "numbers together to mean 0, standard deviation 1), per-feature (the same for each column of a table "
+          "or channel of other samples), per-image (for each image), affine(SCALE,SHIFT); auto: range for bytes, "
+          "per-feature for floats whose spread requires it, else none",
+          parse_normalization, to_text)
       .left_open_by("auto");
   table
       .add_choice(
