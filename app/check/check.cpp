@@ -139,7 +139,7 @@ void Check::open_weights() {
   if (options_.train.start.from.empty() || !options_.train.from_checkpoint.empty()) return;
   try {
     weights_.emplace(communicator_,
-                     CheckpointChoice{.path = options_.train.start.from, .heads = options_.train.start.heads},
+                     CheckpointChoice{.path = options_.train.start.from, .heads = given_heads(options_.train)},
                      &deadline_, CheckpointOnRank0::Accept::weights);
     all_succeed_or_usage(communicator_,
                          [&] { options_.train = options_of_start(options_.train, {.weights = weights_->record()}); });

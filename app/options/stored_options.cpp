@@ -132,10 +132,6 @@ void settle(OptionTable& table, TrainOptions& options) {
       std::erase(options.explicitly_set, name);
   }
   options.from_checkpoint = table.from_checkpoint();
-  if (const auto heads = options.network.values.find("heads");
-      heads != options.network.values.end() && options.is_given("heads")) {
-    if (const auto* number = std::get_if<std::int64_t>(&heads->second)) options.start.heads = *number;
-  }
 }
 
 TrainOptions train_options_of(const io::TrainingRecord& record) {
@@ -305,6 +301,13 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 }
 
 }  // namespace
+
+std::int64_t given_heads(const LearningProblem& problem) {
+  const auto heads = problem.network.values.find("heads");
+  if (heads == problem.network.values.end() || !problem.is_given("heads")) return 0;
+  const auto* const number = std::get_if<std::int64_t>(&heads->second);
+  return number != nullptr ? *number : 0;
+}
 
 bool GivenOptions::is_given(const std::string& name) const { return was_set(name) && !contains(from_checkpoint, name); }
 

@@ -239,7 +239,6 @@ struct CheckpointEvery {
 struct StartOptions {
   std::filesystem::path from;             ///< run folder or checkpoint; "": all weights are random
   std::vector<std::string> reinitialize;  ///< patterns of tensors that are random nevertheless: "dense_3/*"
-  std::int64_t heads = 0;                 ///< the given attention heads of the network; 0: none are given
   bool operator==(const StartOptions&) const = default;
 };
 
@@ -302,6 +301,9 @@ struct LearningProblem : GivenOptions {
   LossOptions loss;
   bool operator==(const LearningProblem&) const = default;
 };
+
+/// Returns the number of attention heads that the user has given for the network; 0: none are given.
+std::int64_t given_heads(const LearningProblem& problem);
 
 /// The optimiser, unless the user or the network chooses another.
 inline constexpr model::OptimizerKind kDefaultOptimizer = model::OptimizerKind::adam;

@@ -67,9 +67,8 @@ void RestorePoint::open(comm::Communicator& communicator, const CheckpointChoice
   communicator.wait();
 }
 
-void RestorePoint::open_weights(comm::Communicator& communicator, const StartOptions& options) {
-  weight_file.emplace(communicator, CheckpointChoice{.path = options.from, .heads = options.heads}, deadline,
-                      CheckpointOnRank0::Accept::weights);
+void RestorePoint::open_weights(comm::Communicator& communicator, const CheckpointChoice& choice) {
+  weight_file.emplace(communicator, choice, deadline, CheckpointOnRank0::Accept::weights);
   weights = weight_file->record();
 }
 
@@ -332,7 +331,9 @@ void restore_state(comm::Communicator& communicator, const Plan& plan, Engine& e
     parameters.initialize(plan.settings.work.seed);
     const StartOptions& options = plan.settings.start;
     if (options.from.empty()) return;
-    if (!origin.weight_file) origin.open_weights(communicator, options);  // a roll-back to the beginning
+    if (!origin.weight_file) {  // a roll-back to the beginning
+      origin.open_weights(communicator, {.path = options.from, .heads = given_heads(plan.settings)});
+    }
     origin.weight_file->initialize(parameters, options.reinitialize);
     origin.weight_file.reset();
     return;

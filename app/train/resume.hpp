@@ -31,7 +31,7 @@ struct RestorePoint : Origin {
   /// Collective. Opens the checkpoint from which the run continues. Throws comm::ConsensusError.
   void open(comm::Communicator& communicator, const CheckpointChoice& choice);
   /// Collective. Opens the checkpoint or weight file of --initialize-from. Throws comm::ConsensusError.
-  void open_weights(comm::Communicator& communicator, const StartOptions& options);
+  void open_weights(comm::Communicator& communicator, const CheckpointChoice& choice);
 };
 
 /// Collective. Finds the folder of the run and the checkpoint from which it resumes. With Resume::From::newest, a run

@@ -397,7 +397,7 @@ int run_train(comm::MpiSession& session, const TrainOptions& given, StopSignals&
   RestorePoint origin =
       find_origin(*communicator, console, given.run, model::network_kind(given.network).name, io_deadline);
   if (!origin.checkpoint && !given.start.from.empty()) {
-    origin.open_weights(*communicator, given.start);
+    origin.open_weights(*communicator, {.path = given.start.from, .heads = given_heads(given)});
     for (const std::string& warning : origin.weight_file->warnings()) console.warn(warning);
   }
   Plan plan = make_plan(*communicator, given, origin);
