@@ -139,8 +139,8 @@ std::optional<model::Augmentation> augmentation(const DataOptions& options, cons
 void require_channels_kept(const AugmentOptions& options, const model::Augmentation& spec, const FieldAxes& axes) {
   if (!axes.is_series()) return;
   const AugmentOptions none;
-  const bool mixes =
-      spec.flip || spec.turns || spec.pad > 0 || spec.minimum_area < 1 || spec.out.width != spec.in.width;
+  const bool mixes = (spec.flip && axes.channels > 1) || spec.turns || spec.pad > 0 || spec.minimum_area < 1 ||
+                     spec.out.width != spec.in.width;
   const bool changes_light =
       axes.channels > 1 && (options.contrast_low != none.contrast_low || options.contrast_high != none.contrast_high);
   if (!mixes && !changes_light) return;

@@ -66,6 +66,7 @@ for augment in flip flip=hw pad=2,crop=20x2 crop=16x1 symmetries contrast=0.5:2 
 done
 succeeds train --data series.h5 --model series.yaml --augment flip=h,crop=15x2 --dry-run
 succeeds train --data series.h5 --model image.yaml --augment flip --dry-run
+succeeds train --data column.h5 --model series.yaml --augment flip --dry-run  # a single channel has nothing to mix
 check "a volume of one channel is augmented in all its directions"
 succeeds train --data slices.h5 --model volume.yaml --augment flip=dhw,crop=5x5x4 --dry-run
 expect_out 'augmentation crop=5x5x4,flip=dhw'
